@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import lru_cache
+from copy import copy, deepcopy
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +20,9 @@ from dbern.reconstruct.base import Strategy
 from dbern.releasing import publish
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
+from dbern.system.cache import LRUCache
+
+STORES = LRUCache[Any](16)
 
 
 class Held:
@@ -37,7 +41,8 @@ class Held:
         return self.arrays[path][1]
 
     def values(self, path: str) -> Any:
-        return self.arrays[path][0]
+        values, _ = self.arrays[path]
+        return values() if callable(values) else values
 
 
 AXES = "xyzw"
@@ -113,8 +118,8 @@ def synopsis_of(
     spec: ReleaseSpec, plan: ReleasePlan, integers: dict[str, Any], key: bytes | None = None
 ) -> Synopsis:
     """The synopsis of a release whose noise is that of `key`; without one it has none."""
-    made = SimpleNamespace(created="", dataset="")
-    store = Held(publish._attributes(spec, plan, publish._components(spec, plan), made, ""))
+    store = copy(_empty_store(spec, plan))
+    store.attributes, store.arrays = deepcopy(store.attributes), {}
     for planned in plan.components:
         for name in planned.arrays:
             _hold(store, planned, name, integers[name], key)
@@ -123,16 +128,27 @@ def synopsis_of(
     return synopsis
 
 
+def _empty_store(spec: ReleaseSpec, plan: ReleasePlan) -> Held:
+    """The store of a plan without arrays: the last plans' are kept, as their releases share it."""
+
+    def make() -> tuple[Any, Held]:
+        made = SimpleNamespace(created="", dataset="")
+        components = publish._components(spec, plan)
+        return (spec, plan), Held(publish._attributes(spec, plan, components, made, ""))
+
+    return STORES((id(spec), id(plan)), make)[1]
+
+
 def _noisy(center: Any, planned: Any, key: bytes | None, name: str) -> Any:
     noisy = center if key is None else privatize(center.ravel(), 0, planned.noise.law, key, name)
     return noisy.reshape(center.shape)
 
 
 def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) -> None:
-    law, path = planned.noise.law, f"components/{name}"
+    path = f"components/{name}"
     noisy = _noisy(center, planned, key, name)
     strategy: Strategy = planned.strategy
-    lattice, family = noisy, strategy.kind
+    family = strategy.kind
     if family:
         values, told = publish._derived_from(planned, noisy)
     if family == "binned":
@@ -141,9 +157,17 @@ def _hold(store: Held, planned: Any, name: str, center: Any, key: bytes | None) 
             facts = one.attributes("synthesis")
             store.arrays[f"{path}/binned/synthesis_{axis}"] = (one.synthesis, facts)
     if family:
-        slabs = strategy.lattice.slabs()
-        lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
-    store.arrays[f"{path}/coefficients"] = (lattice * planned.noise.granularity, {})
+        store.arrays[f"{path}/coefficients"] = (partial(_lattice, planned, values), {})
+    else:
+        store.arrays[f"{path}/coefficients"] = (noisy * planned.noise.granularity, {})
+
+
+def _lattice(planned: Any, values: Any) -> Any:
+    """The lattice values of released ones: made when they are asked for."""
+    strategy, law = planned.strategy, planned.noise.law
+    slabs = strategy.lattice.slabs()
+    lattice = np.concatenate([to_grid(strategy.reconstruct(values, s), law) for s in slabs])
+    return lattice * planned.noise.granularity
 
 
 def planned_axes(store: Held, name: str) -> list[str]:

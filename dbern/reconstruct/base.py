@@ -19,7 +19,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import AxisMap, synthesis_matrix
 from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
-from dbern.reconstruct.series import lebesgue_constant, released_series
+from dbern.reconstruct.series import lebesgue_constant, released_sup_norm
 from dbern.types import FloatArray
 
 
@@ -96,7 +96,7 @@ class Strategy(ABC):
     def released_norm(self, h: Sequence[int]) -> float:
         """Bound the sup of the polynomial by the largest error of a released value."""
         axes = zip(self.lattice.k, h, self.axis_maps, strict=True)
-        return OUTWARD * math.prod(released_series(*axis).sup_norm() for axis in axes)
+        return OUTWARD * math.prod(released_sup_norm(*axis) for axis in axes)
 
 
 class AxisStrategy(Strategy):

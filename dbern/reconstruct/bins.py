@@ -109,13 +109,7 @@ class AxisBins(AxisMap):
         What is the same in reverse, but for roundings of a product, is made so: they are far below
         what a bound on errors adds for those of a matrix (`bin_errors.FLOATS`).
         """
-        if self.levels is None:
-            return self
-        matrix = self.synthesis @ self.levels.matrix
-        reverse = matrix[::-1, ::-1]
-        if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
-            matrix = (matrix + reverse) / 2
-        return AxisBins(self.cells, self.degree, np.ascontiguousarray(matrix, "<f8").tobytes())
+        return self if self.levels is None else _narrow_bins(self, self.levels)
 
     def in_levels(self, times: int, parts: int) -> AxisBins:
         """The same function of two levels, read from these with the least noise."""
@@ -201,6 +195,16 @@ class AxisBins(AxisMap):
 
 
 levels_of = lru_cache(maxsize=32)(Levels)
+
+
+@lru_cache(maxsize=4)
+def _narrow_bins(bins: AxisBins, levels: Levels) -> AxisBins:
+    """Make `AxisBins.narrow` of two levels, once for all releases of a design."""
+    matrix = bins.synthesis @ levels.matrix
+    reverse = matrix[::-1, ::-1]
+    if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
+        matrix = (matrix + reverse) / 2
+    return AxisBins(bins.cells, bins.degree, np.ascontiguousarray(matrix, "<f8").tobytes())
 
 
 @lru_cache(maxsize=256)

@@ -146,6 +146,12 @@ def _sizes(values: FloatArray, mirrored: bool) -> FloatArray:
     return sizes + sizes[::-1] if mirrored else sizes
 
 
+@lru_cache(maxsize=64)
+def released_sup_norm(k: int, h: int, axis: AxisMap | None) -> float:
+    """Bound the sup of an axis's polynomial by the largest of its released values."""
+    return released_series(k, h, axis).sup_norm()
+
+
 @lru_cache(maxsize=16)
 def released_series(k: int, h: int, axis: AxisMap | None, cut: float = CUT) -> Series | Hats:
     """Series that multiplies an axis's released values, or hats."""

@@ -52,7 +52,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD
+from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.bias import KernelMixture
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.certify.certificate import Certificate, bias_from_statistic
@@ -65,6 +65,7 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.noise_law import ValueNoise
+from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.component import LatticeComponent, StoredBiasStatistic, VectorComponent
 from dbern.synopsis.metadata import ReleaseMetadata
@@ -72,6 +73,7 @@ from dbern.synopsis.readable_store import ReadableStore
 from dbern.synopsis.released import Released
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.vectors import ReleasedVector
+from dbern.system.cache import LRUCache
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
 
 _MAX_RELATIVE_NOISE = 0.25  # of the worst database's bias: what a promise's noise may cost
+_MOST_BYTES_OF_WEIGHTS = 1 << 26  # of the last designs' weights
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
 _QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
@@ -194,27 +197,66 @@ class LocalBiasBound:
 
     def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
-        envelopes, count_array = self.envelopes(smoothing), self.count_array
-        root, largest = norms(envelopes, 2), norms(envelopes, math.inf)
-        level = math.log(root.size / beta)
-        reached = errors_of(count_array.law).weighted_tail(root, largest, level)
-        rest = _granule(count_array) * reached + count_array.released_error * norms(envelopes, 1)
-        return _read(count_array.released, envelopes, self.array.value_unit * rest)
+        weights, count_array = self.bias_weights(smoothing), self.count_array
+        level = math.log(weights.l2.size / beta)
+        reached = errors_of(count_array.law).weighted_tail(weights.l2, weights.largest, level)
+        rest = _granule(count_array) * reached + count_array.released_error * weights.l1
+        return weights.read(count_array.released, self.array.value_unit * rest)
 
-    def envelopes(self, smoothing: Smoothing) -> list[BiasEnvelope]:
-        """Return its brackets, axis by axis, for the public cells of its axes.
-
-        They are weights of what was released: of two levels, those that read the narrow bins.
-        """
+    def bias_weights(self, smoothing: Smoothing) -> BiasWeights:
+        """Return the weights that bound its bias, for the public cells of its axes."""
         array = self.array
         pairs = zip(array.bins, smoothing.ranks, strict=True)
-        used = [bins.using(rank or bins.rank) for bins, rank in pairs]
-        axes, counted = (array.kernels, array.lattice.k, smoothing.h, used), self.count_array.bins
-        envelopes = bias_envelopes(*axes, counted)
-        return [
-            BiasEnvelope(*map(bins.on_released, (envelope.kernel, envelope.error)))
-            for bins, envelope in zip(counted, envelopes, strict=True)
+        used = tuple(bins.using(rank or bins.rank) for bins, rank in pairs)
+        axes = array.kernels, tuple(array.lattice.k), tuple(smoothing.h), used
+        key = (*axes, self.count_array.bins)
+        return _BIAS_WEIGHTS(key, lambda: BiasWeights.of(*key))
+
+
+class BiasWeights:
+    """The weights e_j of released bins in every cell, as envelopes of the axes, and their norms.
+
+    They depend on the design alone, so that all its releases share them.
+    """
+
+    def __init__(self, envelopes: Sequence[BiasEnvelope]) -> None:
+        self.envelopes = envelopes
+        self.l1, self.l2, self.largest = (norms(envelopes, order) for order in (1, 2, math.inf))
+        self._sizes = [
+            BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in envelopes
         ]
+
+    @classmethod
+    def of(
+        cls,
+        kernels: Sequence[Kernel],
+        k: Sequence[int],
+        h: Sequence[int],
+        used: Sequence[AxisBins],
+        counted: Sequence[AxisBins],
+    ) -> BiasWeights:
+        """Return the envelopes of the axes as weights of the `counted` bins as released."""
+        envelopes = bias_envelopes(kernels, k, h, used, counted)
+        return cls(
+            [
+                BiasEnvelope(*map(bins.on_released, (envelope.kernel, envelope.error)))
+                for bins, envelope in zip(counted, envelopes, strict=True)
+            ]
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, but for the norms."""
+        return sum(2 * (axis.kernel.nbytes + axis.error.nbytes) for axis in self.envelopes)
+
+    def read(self, values: FloatArray, reached: FloatArray) -> FloatArray:
+        """Bound ``sum_j e_j z_j`` of each cell, at least 0; `reached` is what noise may add."""
+        floats = _FLOATS * weighed(np.abs(values), self._sizes)
+        bounds = weighed(values, self.envelopes) + floats + reached
+        return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
+
+
+_BIAS_WEIGHTS = LRUCache[BiasWeights](_MOST_BYTES_OF_WEIGHTS, lambda weights: weights.nbytes)
 
 
 Part: TypeAlias = tuple[Released, LocalBiasBound | None, Smoothing]
@@ -264,20 +306,17 @@ def _quotient_bands(
     noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
     if noises is None:
         return None
-    envelopes, scale = denominator.envelopes(smoothing), below.value_unit
+    weights, scale = denominator.bias_weights(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    root, largest, sums = (norms(envelopes, order) for order in (2, math.inf, 1))
-    level, scales = (
-        math.log(len(_QUOTIENTS) * root.size / (beta * BAND["approximation"])),
-        _scales(top, below),
-    )
-    tail = _granule(below) * errors_of(below.law).weighted_tail(root, largest, level)
+    level = math.log(len(_QUOTIENTS) * weights.l2.size / (beta * BAND["approximation"]))
+    scales = _scales(top, below)
+    tail = _granule(below) * errors_of(below.law).weighted_tail(weights.l2, weights.largest, level)
     bands = []
     for m, noise in zip(_QUOTIENTS.tolist(), noises, strict=True):
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
-        reached = reached + (below.released_error + abs(m) * top.released_error) * sums
-        table = _read(below.released - m * top.released, envelopes, scale * reached)
+        reached = reached + (below.released_error + abs(m) * top.released_error) * weights.l1
+        table = weights.read(below.released - m * top.released, scale * reached)
         approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
         table = np.minimum(table, approximation)
         certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
@@ -401,15 +440,6 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
     privacy = GroupPrivacy(epsilon, beta, n, delta, rows)
     return strongest_bound(first.sensitivity.function, privacy, kernels)
-
-
-def _read(values: FloatArray, envelopes: Sequence[BiasEnvelope], reached: FloatArray) -> FloatArray:
-    """Evaluate ``sum_j e_j z_j`` of each cell, at least 0, and what floats and all else may add."""
-    sizes = [
-        BiasEnvelope(np.abs(envelope.kernel), np.abs(envelope.error)) for envelope in envelopes
-    ]
-    bounds = weighed(values, envelopes) + _FLOATS * weighed(np.abs(values), sizes) + reached
-    return np.asarray(OUTWARD * np.maximum(bounds, 0.0))
 
 
 def _promises_of(store: ReadableStore) -> dict[str, DataDependentBound]:

@@ -10,10 +10,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.blocks import on_others
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.noise_quantile import enclose
+from dbern.certify.noise_quantile import Enclosure, enclose
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.levels import Levels
+from dbern.system.cache import LRUCache
 from dbern.types import FloatArray
 
 _REACHES, _CAUTION = (1, 2), 4.0  # bins on either side of a window's middle; times the variance
@@ -21,6 +22,8 @@ _LEAST_EMPTY = 0.4  # of the bins: from there on errors fall by 4 to 40 %
 _OVERSAMPLING, _CUT, _ENCLOSING = (8, 6, 4, 3), 1e-8, 4e9  # of what encloses a movement; its work
 _CHANGES = 1 << 23  # values of a movement in memory at a time (64 MiB)
 _ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
+
+_ENCLOSURES = LRUCache[Enclosure](1 << 25, lambda nodes: sum(rows.nbytes for rows in nodes.bases))
 
 
 def shrunk(values: FloatArray, noise: NoiseCovariance, levels: Levels | None = None) -> FloatArray:
@@ -64,7 +67,7 @@ def shrunk_within(
     if np.mean(target == 0) < _LEAST_EMPTY:
         return values, 0.0, 0.0
     for oversampling in _OVERSAMPLING:
-        nodes = enclose(strategy, h, oversampling, _CUT)
+        nodes = _enclosure(strategy, tuple(h), oversampling)
         first, *rest = nodes.bases
         count = math.prod(map(len, nodes.bases))
         if count * first.shape[1] <= min(_ENCLOSING, _CHANGES * len(first)):
@@ -80,6 +83,12 @@ def shrunk_within(
     if distance > 0:
         fraction = min(1.0, max(0.0, max_distance / OUTWARD**2 - floats) / distance)
     return values + fraction * step, OUTWARD * (fraction * distance + floats), fraction
+
+
+def _enclosure(strategy: Strategy, h: tuple[int, ...], oversampling: int) -> Enclosure:
+    """Enclose movements of a strategy's function, once for all releases of a design."""
+    key = strategy, h, oversampling
+    return _ENCLOSURES(key, lambda: enclose(strategy, h, oversampling, _CUT))
 
 
 def _windowed(values: FloatArray, reach: int, axis: int) -> FloatArray:

@@ -75,12 +75,13 @@ def ratios(records, width, epsilon, tune):
             axes = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
             bases[array.bins] = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
         errors = []
-        for values in (array.shrunk, array.released):
+        moved = bool(array.shrunk_distance)
+        for values in (array.shrunk, array.released) if moved else (array.released,):
             for basis in bases[array.bins]:
                 values = np.tensordot(values, basis, axes=(0, 1))
             errors.append(np.abs(values - truth).max())
         promise = synopsis.bound().total
-        found.append((errors[0], promise, errors[1], promise - array.shrunk_distance))
+        found.append((errors[0], promise, errors[-1], promise - array.shrunk_distance))
     return np.transpose(found)
 
 

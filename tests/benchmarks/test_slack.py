@@ -81,7 +81,7 @@ class Case:
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
         self.draw = errors_of(array.law).simulate
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
-        self.brackets = self.bias_bound.envelopes(self.smoothing)
+        self.brackets = self.bias_bound.bias_weights(self.smoothing).envelopes
         counts = np.array([len(one.kernel) for one in self.brackets])
         grid = np.array(np.meshgrid(*[self.y] * axes, indexing="ij")).reshape(axes, -1).T
         self.cell = tuple(np.clip((grid * counts).astype(int), 0, counts - 1).T)

@@ -25,13 +25,14 @@ _SHOWN_DAYS = (1, 7, 30, 91, 182, 365)
 class StreamPlan:
     """A stream, resolved: its horizon, and the plan that each of its nodes has.
 
-    `name` is the stream's and `max_nights` the number of nights that a unit may have rows in.
+    `name` is the stream's; a unit counts in at most `max_nights`, as stated or as `enforced`.
     """
 
     name: str
     horizon: Horizon
     node: ReleasePlan
     max_nights: int
+    enforced: bool
 
     @property
     def charge(self) -> Budget:
@@ -69,6 +70,7 @@ class StreamPlan:
             "horizon": self.horizon.count,
             "levels": list(self.horizon.sizes),
             "max_nights": self.max_nights,
+            "enforced": self.enforced,
             "deviations": self.deviations.tolist(),
             "nightly_deviations": self.nightly_deviations.tolist(),
             "repeated_deviation": self.repeated_deviation,
@@ -100,9 +102,18 @@ class StreamPlan:
         unit = self.node.protection.unit
         if unit.column is None:
             return ["             what is hidden is one row, which arrives in one night"]
-        return [
+        hidden = (
             f"             what is hidden is one {unit.column}, whose rows count up to "
-            f"{unit.max_contributions} a night,",
+            f"{unit.max_contributions} a night,"
+        )
+        if self.enforced:
+            return [
+                hidden,
+                f"             enforced: rows of a {unit.column} in more than {self.max_nights} "
+                "nights of the horizon are left out, so this holds for everybody",
+            ]
+        return [
+            hidden,
             f"             stated and not enforced: in at most {self.max_nights} nights of the "
             "horizon; of one with rows in q nights q times as much is told",
         ]
@@ -128,7 +139,7 @@ def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
     section = spec.stream_section
     horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
     node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
-    return StreamPlan(spec.release.name, horizon, node, section.max_nights)
+    return StreamPlan(spec.release.name, horizon, node, section.max_nights, section.enforce)
 
 
 def _rms(values: FloatArray) -> float:

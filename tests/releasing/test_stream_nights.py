@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from nights import FIRST, Nights, fixed, spec_of
+from nights import FIRST, PEOPLE, Nights, killed, spec_of
 
 import dbern
 from dbern.data.horizon import Node
@@ -194,6 +192,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
         ({"stream": {"levels": [2, 4]}}, "begins with nights"),
         ({"stream": {"levels": [1, 3, 4]}}, "blocks of 4 nights are none of 3"),
         ({"stream": {"max_nights": 2}}, "a row is in one night"),
+        ({"stream": {"enforce": True}}, "a row is in one night"),
         ({"stream": {"every": "hour"}}, "stream.every"),
         ({"target": {"bandwidth": "auto"}}, "known before they are read"),
         ({"mechanism": {"noise": "binned-k-norm"}}, "mechanism.noise"),
@@ -356,11 +355,11 @@ def test_two_first_nights_at_once_begin_one_stream(nights):
     """The second finds the first one's horizon when its own charge is refused."""
     original = BudgetLedger.charge
 
-    def overtaken(ledger, request):
+    def overtaken(ledger, request, **terms):
         with pytest.MonkeyPatch.context() as undo:
             undo.setattr(BudgetLedger, "charge", original)
             nights.release(0)
-        return original(ledger, request)
+        return original(ledger, request, **terms)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BudgetLedger, "charge", overtaken)
@@ -369,67 +368,23 @@ def test_two_first_nights_at_once_begin_one_stream(nights):
     assert nights.spent() == "epsilon 1"
 
 
-def _killed(stream: Nights, night: int, at: int) -> int:
-    """Release a night in a process that is killed at its at-th call of ours; return calls made."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader) as told:
-            text = told.read()
-        os.waitpid(child, 0)
-        return int(text or 0)
-    try:
-        fixed(lambda where, value: _replace(where, value))
-        calls = 0
-
-        def count(frame, event, _argument):
-            nonlocal calls
-            if event == "call" and "/dbern/" in frame.f_code.co_filename:
-                calls += 1
-                if calls == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(count)
-        stream.release(night)
-        sys.setprofile(None)
-        os.write(writer, str(calls).encode())
-        os._exit(0)
-    finally:
-        os._exit(1)
-
-
-def _replace(where: str, value: object) -> None:
-    import importlib
-
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        setattr(owner, parts[-1], value)
-        return
-
-
 @pytest.mark.slow
-def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path):
+@pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
+def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, changes):
     """Some 200 kills with DBERN_FAULTS=all, else 20."""
     kills = 200 if os.environ.get("DBERN_FAULTS") == "all" else 20
     random = np.random.default_rng(11)
-    whole, torn = Nights(tmp_path / "whole"), Nights(tmp_path / "torn")
+    whole, torn = Nights(tmp_path / "whole", changes), Nights(tmp_path / "torn", changes)
     for stream in (whole, torn):
         stream.folder.mkdir()
         stream.grant()
         stream.fill(8)
-    calls = [_killed(whole, night, 0) for night in range(8)]
+    calls = [killed(whole, night, 0) for night in range(8)]
     assert all(calls), "each night was released"
     for night in range(8):
         for _ in range(kills // 8):
-            _killed(torn, night, int(random.integers(1, calls[night])))
-        assert _killed(torn, night, 0)
+            killed(torn, night, int(random.integers(1, calls[night])))
+        assert killed(torn, night, 0)
     assert torn.spent() == "epsilon 1"
     assert torn.states() == whole.states()
     assert not list(torn.folder.glob("ledger.db*keys*/*"))

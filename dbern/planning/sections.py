@@ -34,6 +34,10 @@ _Filled = Annotated[str, Field(pattern=r"\S")]
 _Column = Annotated[str, Field(max_length=LONGEST_NAME)]
 
 
+def _noises(*, with_delta: bool) -> str:
+    return ", ".join(f'"{name}"' for name, needs in WITH_DELTA.items() if needs is with_delta)
+
+
 def _one_line(text: str) -> str:
     if not text.strip() or printable(text) != text:
         raise PydanticCustomError("one_line", "is no line of text")
@@ -175,11 +179,12 @@ class MechanismSection(Section):
     h: Literal["auto"] | _Whole | list[_Whole] = Field(
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
-    noise: str = Field("auto", pattern=f"^(auto|{'|'.join(WITH_DELTA)})$", description=(
-        'noise = "auto"; with delta = "0" "laplace", "binned-laplace", "binned-k-norm" or '
-        '"spectral-laplace" (of solved functions), with a delta "discrete-gaussian", '
-        '"binned-gaussian", "spectral-gaussian" (of solved functions) or "laplace-advanced"'
-    ))  # fmt: skip
+    noise: str = Field(
+        "auto",
+        pattern=f"^(auto|{'|'.join(WITH_DELTA)})$",
+        description=f'noise = "auto"; with delta = "0" {_noises(with_delta=False)}; with a delta '
+        f"{_noises(with_delta=True)}; spectral ones are of solved functions",
+    )
     calibration: Literal["tight", "paper"] = Field(
         "tight", description='calibration = "tight" or "paper"'
     )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
-from dbern.bernstein.kernels import kernel_of
+from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.splines import bin_matrix
 from dbern.certify import interpolated_errors as module
 from dbern.certify.bias_envelopes import _axis_envelope, largest_errors
@@ -16,8 +16,6 @@ from dbern.certify.interpolated_errors import InterpolatedErrors
 from dbern.reconstruct.bins import AxisBins, axis_bins
 from dbern.reconstruct.series import Hats, excess_between_nodes, released_series
 
-KERNELS = ("gaussian", "laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov",
-           "biweight", "triweight")  # fmt: skip
 SIZES = [(0.01, 300, 700, 2), (0.05, 100, 90, 3), (0.02, 37, 53, 1), (0.3, 9, 4, 2),
          (0.02, 1, 1, 1), (0.004, 50, 60, 5), (0.05, 64, 20, 0)]  # fmt: skip
 """Bandwidth, steps, cells and degree of the bins."""

@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from goldens.plans import KERNELS
+
 ROWS = 240
 LAPLACE = ("laplace", "binned-laplace")
 GAUSSIAN = ("discrete-gaussian", "binned-gaussian")
@@ -273,8 +275,6 @@ def _terms(data: Mapping[str, Any]) -> dict[str, Any]:
 def _others() -> dict[str, Case]:
     density = {"kind": "kernel-density", "bandwidth": [1.03]}
     free = {"k": "auto", "h": "auto"}
-    kernels = ("laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov", "biweight",
-               "triweight")  # fmt: skip
     random = {
         "kind": "oracle", "function": "goldens.functions:share", "bounds": [0.0, 2.0],
         "smoothness": {"derivatives": 2, "bound": 9.0}, "on_failure": 0.0,
@@ -285,7 +285,7 @@ def _others() -> dict[str, Case]:
         f"kernel-{kernel.replace('/', '-')}/{noise}": Case(
             _with(noise, {"target": {**density, "kernel": kernel}})
         )
-        for kernel in kernels
+        for kernel in KERNELS[1:]  # the other cases have the first
         for noise in LAPLACE
     }
     for delta, name in (("0", "pure"), ("1e-6", "delta")):

@@ -25,6 +25,7 @@ TOLERANCE = 1e-6
 
 KERNELS = ("gaussian", "laplace", "matern-3/2", "matern-5/2", "triangle", "epanechnikov",
            "biweight", "triweight")  # fmt: skip
+"""By name, for what is compared may be an earlier version."""
 PURE = ("laplace", "binned-laplace", "binned-k-norm")
 WITH_DELTA = ("discrete-gaussian", "binned-gaussian")
 _SIZES = ((2000, 0.1, "1"), (20_000, 0.02, "1"), (20_000, 0.1, "0.1"), (200_000, 0.05, "0.3"),

@@ -38,14 +38,17 @@ def test_the_integers_do_not_hang_on_a_rounding(tmp_path: Path, name):
     assert found[0] == found[1] == found[2]
 
 
-def test_cases_have_every_learner_and_every_noise():
-    """What `dbern target list` shows, and what the spec may say of noise."""
+def test_cases_have_every_learner_every_noise_and_every_kernel():
+    """What `dbern target list` shows, and what the spec may say of noise and kernels."""
+    from dbern.bernstein.kernels import KERNELS
+    from dbern.planning.sections import WITH_DELTA
     from dbern.targets import kinds
 
+    assert tuple(KERNELS) == plans.KERNELS
     made = cases.cases().values()
     assert {case.sections["target"]["kind"] for case in made} >= set(kinds())
     noises = {case.sections.get("mechanism", {}).get("noise") for case in made}
-    assert noises >= {*cases.UNSIGNED, *cases.SOLVED}
+    assert noises >= {*WITH_DELTA, *cases.UNSIGNED, *cases.SOLVED}
 
 
 def test_what_differs_is_named():

@@ -127,9 +127,9 @@ def fixed(replace: Callable[..., None]) -> None:
     current = [""]
 
     def named(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, request: Any, *rest: Any) -> Any:
+        def call(self: Any, request: Any, **terms: Any) -> Any:
             current[0] = request.name
-            return original(self, request, *rest)
+            return original(self, request, **terms)
 
         return call
 

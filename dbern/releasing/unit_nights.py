@@ -99,16 +99,10 @@ def _blocks(staging: Staging, sealed: Set[int]) -> Iterator[tuple[int, ComplexAr
 
 
 def _sealed_nights(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> set[int]:
-    """Return nights of which something was or may be published: each has a block."""
-    dataset = spec.budget.dataset
-    states = {row.name: row.state for row in ledger.status(dataset)[0].releases}
+    """Return the nights of which something was or may be published: each has a block."""
     sealed = set()
-    for night in (other.start for other in node.horizon.nodes() if other.level == 0):
-        name = node.at(node.horizon.node(0, night)).release_name
-        state = states.get(name)
-        if state is State.ABANDONED:
-            given_up = ledger.find(dataset, name)
-            state = State.SPENT if given_up and given_up.seal else None
-        if state in (State.SPENT, State.COMMITTED):
-            sealed.add(night)
+    for other in node.horizon.nodes():
+        found = ledger.find(spec.budget.dataset, node.at(other).release_name)
+        if found is not None and (found.seal or found.state is State.COMMITTED):
+            sealed.update(other.nights)
     return sealed

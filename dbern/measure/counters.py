@@ -66,15 +66,15 @@ class Counters:
 
     def admitting(self, units: ComplexArray) -> Counters:
         """The same accumulators, for rows of these units alone."""
-        return replace(self, bounding=replace(self.bounding, admitted=units))
+        return replace(self, bounding=replace(cast(Bounding, self.bounding), admitted=units))
 
     def units(self, batches: Iterable[Mapping[str, FloatArray]]) -> ComplexArray:
         """Return the units whose rows count where all units are admitted; they have to be bounded.
 
         Each has a row that has an id, passes the filter and is in the box.
         """
-        bounding = cast(Bounding, self.bounding)
-        return distinct_units(map(bounding.valid_ids, self._rounded(batches)))
+        rows = map(cast(Bounding, self.bounding).valid_rows, self._rounded(batches))
+        return distinct_units(ids[valid] for ids, valid in rows)
 
     @property
     def columns(self) -> tuple[Column, ...]:

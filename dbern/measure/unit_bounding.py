@@ -59,15 +59,10 @@ class Bounding:
         ids = 0 if self.admitted is None else 16 * _COPIES * self.rows
         return ids + 8 * width * (_COPIES * min(self.rows, pass_rows) + 4 * BATCH_ROWS)
 
-    def _valid(self, batch: Mapping[str, FloatArray]) -> tuple[FloatArray, BoolArray]:
-        """Ids (m, e) and which rows may count: others are the missing record of every sum."""
+    def valid_rows(self, batch: Mapping[str, FloatArray]) -> tuple[FloatArray, BoolArray]:
+        """Return ids (m, e) and which rows may count: others are the missing record of any sum."""
         ids = np.atleast_2d(batch[self.column.name].T).T
         return ids, self.validity_domain.bounded(batch)[0] & ~np.isnan(ids).any(axis=1)
-
-    def valid_ids(self, batch: Mapping[str, FloatArray]) -> FloatArray:
-        """Return the ids (m', 2) of the rows that may count."""
-        ids, valid = self._valid(batch)
-        return ids[valid]
 
     def bound_batches(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
@@ -75,7 +70,7 @@ class Bounding:
         """Yield batches of the rows that one pass keeps, once all records were seen."""
         selection = _SmallestHashes(self.unit.max_contributions, salt)
         for batch in batches:
-            ids, counts = self._valid(batch)
+            ids, counts = self.valid_rows(batch)
             if self.admitted is not None:
                 counts[counts] = is_among(_pairs(ids[counts]), self.admitted)
             buckets = content_buckets(ids[counts], salt, self.buckets)
@@ -96,12 +91,12 @@ def distinct_units(ids: Iterable[FloatArray]) -> ComplexArray:
     return np.unique(np.concatenate(pairs))
 
 
-def is_among(units: ComplexArray, others: ComplexArray) -> BoolArray:
-    """Return which units are some of others, which are sorted."""
-    if not len(others):
+def is_among(units: ComplexArray, listed: ComplexArray) -> BoolArray:
+    """Return which units are listed, in an order that is sorted."""
+    if not len(listed):
         return np.zeros(len(units), bool)
-    places = np.minimum(np.searchsorted(others, units), len(others) - 1)
-    return np.asarray(others[places] == units)
+    positions = np.minimum(np.searchsorted(listed, units), len(listed) - 1)
+    return np.asarray(listed[positions] == units)
 
 
 def _pairs(ids: FloatArray) -> ComplexArray:

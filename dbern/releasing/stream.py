@@ -50,7 +50,7 @@ def release_night(
         if len(without) < len(block.node.nights):
             release_node(spec.at(replace(block, without=without)))
             notes.append(f"{horizon.name(block.node)} is published")
-    if len(_nights_in(node, states, *_CLOSED)) == horizon.count:
+    if spec.enforces_nights and len(_nights_in(node, states, *_CLOSED)) == horizon.count:
         _end(ledger, spec, node)
     return tuple(notes)
 

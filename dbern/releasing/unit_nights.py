@@ -100,9 +100,9 @@ def _blocks(staging: Staging, sealed: Set[int]) -> Iterator[tuple[int, ComplexAr
 
 def _sealed_nights(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> set[int]:
     """Return the nights of which something was or may be published: each has a block."""
-    sealed = set()
+    sealed = set[int]()
     for other in node.horizon.nodes():
-        found = ledger.find(spec.budget.dataset, node.at(other).release_name)
-        if found is not None and (found.seal or found.state is State.COMMITTED):
+        release = ledger.find(spec.budget.dataset, node.at(other).release_name)
+        if release is not None and (release.seal or release.state is State.COMMITTED):
             sealed.update(other.nights)
     return sealed

@@ -15,7 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 ALLOWED = Path(__file__).parent / "allowed.json"
@@ -88,6 +88,11 @@ class Module:
         return [*below(self.nodes[0], self.name)]
 
 
+@lru_cache(maxsize=1000)  # the package is looked at by several tests
+def _nodes_of(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
 def read_modules(package: Path) -> list[Module]:
     """Parse every file of a package."""
     modules = []
@@ -95,7 +100,7 @@ def read_modules(package: Path) -> list[Module]:
         parts = ["dbern", *path.relative_to(package).with_suffix("").parts]
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         text = path.read_text(encoding="utf-8")
-        modules.append(Module(name, path, text, list(ast.walk(ast.parse(text)))))
+        modules.append(Module(name, path, text, _nodes_of(text)))
     return modules
 
 

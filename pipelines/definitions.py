@@ -171,6 +171,7 @@ defs = dg.Definitions(
     jobs=[nightly_job, year_job, weekly_job, scoring_job],
     schedules=[
         dg.build_schedule_from_partitioned_job(nightly_job, hour_of_day=2, minute_of_hour=30),
+        dg.build_schedule_from_partitioned_job(year_job, hour_of_day=2, minute_of_hour=45),
         dg.build_schedule_from_partitioned_job(weekly_job, hour_of_day=3, minute_of_hour=30),
         dg.ScheduleDefinition(job=scoring_job, cron_schedule="30 4 * * 1"),
     ],

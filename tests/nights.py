@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
-import os
-import signal
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -66,14 +62,19 @@ def spec_of(folder: Path | None = None, night: int | None = None, **changes: Any
 
 @dataclass(frozen=True)
 class Nights:
-    """A folder with a ledger that holds a grant, and files of nights; changes of the spec."""
+    """A folder with files of nights, and a ledger that holds a grant; it and the output are there.
+
+    Or in the database `ledger_url`, and at the URL `output_url`; `changes` are of the spec.
+    """
 
     folder: Path
+    ledger_url: str = ""
+    output_url: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.folder / 'ledger.db'}"
+        return self.ledger_url or f"sqlite:///{self.folder / 'ledger.db'}"
 
     @property
     def output(self) -> Path:
@@ -105,13 +106,22 @@ class Nights:
             who = np.arange(rows + night) % (15 + night) if self.changes else None
             self.write(night, random.uniform(0, 10, rows + night), who=who)
 
-    def spec(self, night: int, **changes: Mapping[str, Any]) -> ReleaseSpec:
-        names = {*changes, *self.changes}
-        merged = {name: {**self.changes.get(name, {}), **changes.get(name, {})} for name in names}
-        return spec_of(self.folder, night, **merged)
-
     def release(self, night: int, **changes: Any) -> dbern.Release:
         return dbern.release(self.spec(night, **changes))
+
+    def spec(self, night: int | None, **changes: Any) -> ReleaseSpec:
+        """Return the spec of the stream, to release a night of."""
+        places = {
+            "budget": {"ledger": self.ledger_url} if self.ledger_url else {},
+            "release": {"output": self.output_url} if self.output_url else {},
+        }
+        every = (places, self.changes, changes)
+        names = {name for sections in every for name in sections}
+        merged = {
+            name: {key: value for some in every for key, value in some.get(name, {}).items()}
+            for name in names
+        }
+        return spec_of(self.folder, night, **merged)
 
     def states(self) -> dict[str, str]:
         with self.ledger() as ledger:
@@ -143,46 +153,3 @@ def fixed(replace: Callable[..., None]) -> None:
     )
     replace("dbern.ledger.statements.now", lambda: "2026-11-20T12:00:00+00:00")
     replace("dbern.ledger.statements.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
-
-
-def killed(stream: Nights, night: int, at: int) -> int:
-    """Release a night in a process that is killed at its at-th call of ours; return calls made."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writer)
-        with os.fdopen(reader) as told:
-            text = told.read()
-        os.waitpid(child, 0)
-        return int(text or 0)
-    try:
-        fixed(lambda where, value: _replace(where, value))
-        calls = 0
-
-        def count(frame, event, _argument):
-            nonlocal calls
-            if event == "call" and "/dbern/" in frame.f_code.co_filename:
-                calls += 1
-                if calls == at:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.setprofile(count)
-        stream.release(night)
-        sys.setprofile(None)
-        os.write(writer, str(calls).encode())
-        os._exit(0)
-    finally:
-        os._exit(1)
-
-
-def _replace(where: str, value: object) -> None:
-    parts = where.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        try:
-            owner = importlib.import_module(".".join(parts[:cut]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        setattr(owner, parts[-1], value)
-        return

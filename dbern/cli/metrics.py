@@ -46,7 +46,7 @@ _HELP = {
     "newest_publication_timestamp_seconds": "When the newest published release was reserved.",
     "oldest_unfinished_timestamp_seconds": "When the oldest unfinished release was reserved.",
     "partitions_due": "Complete partitions that a schedule looks back to.",
-    "partitions_missing": "Those of them that are not published.",
+    "partitions_missing": "Those of them that are not published, nor abandoned in a stream.",
     "certificate_end_timestamp_seconds": "When the first certificate of a file ends.",
     "stage_seconds": "How long a stage of the newest publication took. Private.",
 }
@@ -232,14 +232,20 @@ def _missing(
 
     partitions = due(schedule.every, schedule.last, today)
     specs = [ReleaseSpec.load(schedule.spec, partition=partition) for partition in partitions]
+    dataset, stream = specs[0].budget.dataset, specs[0].stream
+    closed = ("committed", "abandoned") if stream else ("committed",)  # such a night stays empty
     published = {
-        (status.dataset, row.name)
+        row.name
         for status in statuses
         for row in status.releases
-        if row.state == "committed"
+        if row.state in closed and status.dataset == dataset
     }
-    scheduled = [(spec.budget.dataset, spec.partition_name) for spec in specs]
-    whose = {"dataset": scheduled[0][0], "spec": Path(schedule.spec).name, "every": schedule.every}
+    scheduled = [
+        spec.partition_name
+        for spec, partition in zip(specs, partitions, strict=True)
+        if not (stream and stream.first and partition < str(stream.first))
+    ]
+    whose = {"dataset": dataset, "spec": Path(schedule.spec).name, "every": schedule.every}
     yield Sample("partitions_due", len(scheduled), whose)
     yield Sample("partitions_missing", sum(name not in published for name in scheduled), whose)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from dbern.data.drafts import lock_draft, open_descriptor, remove_abandoned
+from dbern.data.drafts import draft_of, lock_draft, open_descriptor, remove_abandoned
 from dbern.data.objects import Objects, check_url
 from dbern.data.plain_files import names_below, no_plain_file, read_parts, too_large
 from dbern.errors import EnvironmentRefusedError, ReleaseError
@@ -74,6 +74,12 @@ class Folder:
     def write(self, name: str, data: bytes) -> None:
         """Write one object, whole or not at all."""
         _write(self.path / name, data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write one object of several processes, durably, in place of any that is there."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with draft_of(self.path / name) as draft:
+            draft.write_bytes(data)
 
     def settle(self) -> None:
         """Make every object durable, and that it is there."""
@@ -175,7 +181,7 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self.url = check_url(url, "the synopsis")
         self._objects = Objects(self.url)
-        self.write = self._objects.write
+        self.write = self.replace = self._objects.write
         self.create = self._objects.create
 
     def __reduce__(self) -> tuple[type[Bucket], tuple[str]]:

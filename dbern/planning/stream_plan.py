@@ -26,6 +26,7 @@ class StreamPlan:
     """A stream, resolved: its horizon, and the plan that each of its nodes has.
 
     `name` is the stream's; a unit counts in at most `max_nights`, as stated or as `enforced`.
+    `first` is the first night where the spec says it; else that of `horizon` means nothing.
     """
 
     name: str
@@ -33,6 +34,7 @@ class StreamPlan:
     node: ReleasePlan
     max_nights: int
     enforced: bool
+    first: date | None
 
     @property
     def charge(self) -> Budget:
@@ -68,6 +70,8 @@ class StreamPlan:
         return {
             "name": self.name,
             "horizon": self.horizon.count,
+            "first": self.first and str(self.first),
+            "last": self.first and str(self.horizon.day(self.horizon.count - 1)),
             "levels": list(self.horizon.sizes),
             "max_nights": self.max_nights,
             "enforced": self.enforced,
@@ -86,6 +90,7 @@ class StreamPlan:
             f"stream       {self.name}: {horizon.count} nights for {charge}, once, at the first",
             f"             {levels}: a row is in {horizon.levels} of "
             f"{len(horizon.nodes())} releases, whose noise hides it in all of them together",
+            f"             {self._nights()}; a later night is another stream's, of another name",
             *self._people(),
             "",
             "total up to   noise in rows: stream  each night by itself   all again",
@@ -97,6 +102,11 @@ class StreamPlan:
             self.node.explain(),
         ]
         return "\n".join(lines)
+
+    def _nights(self) -> str:
+        if self.first is None:
+            return "its first night is the one that is released first"
+        return f"its nights are {self.first} to {self.horizon.day(self.horizon.count - 1)}"
 
     def _people(self) -> list[str]:
         unit = self.node.protection.unit
@@ -131,15 +141,17 @@ class StreamPlan:
         ]
 
 
-def plan_stream(spec: ReleaseSpec, first: date | None = None) -> StreamPlan:
+def plan_stream(spec: ReleaseSpec) -> StreamPlan:
     """Plan a stream from its spec alone: no file is looked at, and no record read.
 
     Blocks do not depend on the first night, so any will do.
     """
     section = spec.stream_section
-    horizon = horizon_of(section, first or datetime.now(UTC).date(), spec.charge)
+    first = section.first or datetime.now(UTC).date()
+    horizon = horizon_of(section, first, spec.charge)
     node = plan_files(spec.at(StreamNode(spec.release.name, horizon, Node(0, 0, 1))), ())
-    return StreamPlan(spec.release.name, horizon, node, section.max_nights, section.enforce)
+    enforced = section.enforce
+    return StreamPlan(spec.release.name, horizon, node, section.max_nights, enforced, section.first)
 
 
 def _rms(values: FloatArray) -> float:

@@ -61,7 +61,7 @@ class StreamIndex(StrictModel):
         location = location_at(url)
         if self.read(location) != self:
             with storage_errors(location):
-                location.write(INDEX, json.dumps(self.to_json(), indent=2).encode() + b"\n")
+                location.replace(INDEX, json.dumps(self.to_json(), indent=2).encode() + b"\n")
 
     @model_validator(mode="after")
     def _require_horizon(self) -> Self:

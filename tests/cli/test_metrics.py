@@ -131,6 +131,30 @@ def test_nights_that_are_not_published_are_counted(project):
         assert values == {"partitions_due": last, "partitions_missing": missing}
 
 
+def test_nights_of_a_stream_are_counted_from_its_first_until_it_is_renewed(project):
+    """An abandoned one stays empty; those after the horizon are missed until somebody acts."""
+    project.spec(
+        release={"name": "year", "output": "year"},
+        data={
+            "source": "{partition}.parquet",
+            "neighbors": "add-or-remove-one",
+            "normalizer": "100",
+        },
+        stream={"every": "day", "horizon": 5, "first": "2026-11-16"},
+    )
+    with project.ledger() as ledger:
+        for day in (16, 17, 18, 20):
+            commit(ledger, Charge("trips", f"year.2026-11-{day}", Budget.parse("0.1")))
+        reserved = ledger.reserve(Charge("trips", "year.2026-11-19", Budget.parse("0.1")))
+        ledger.begin_reading(reserved)
+        ledger.abandon("trips", "year.2026-11-19")
+    schedule = Schedule(str(project.spec_path), "day", 7)
+    for today, due, missing in ((19, 3, 0), (21, 5, 0), (22, 6, 1), (24, 7, 3)):
+        every = list(samples(project.url, [schedule], [], date(2026, 11, today)))
+        values = {one.name: one.value for one in every if "spec" in one.labels}
+        assert values == {"partitions_due": due, "partitions_missing": missing}, today
+
+
 def test_no_public_metric_is_a_duration(spent, run):
     """What a stage took is in the private run record; times are those of reservations."""
     assert {name for name in _HELP if name.endswith("seconds")} - {"stage_seconds"} == {

@@ -144,7 +144,7 @@ def test_a_misspelt_key_is_found(kind):
 
 def test_every_pod_is_confined_and_holds_no_secret():
     seen = dict(pods())
-    assert len(seen) == 4 + 1 + 1 + 2 * 2
+    assert len(seen) == 5 + 1 + 1 + 2 * 2
     for name, pod in seen.items():
         spec = pod["spec"]
         assert spec["automountServiceAccountToken"] is False, name
@@ -180,7 +180,7 @@ def test_only_what_releases_has_the_ledgers_secrets():
         for volume in pod["spec"]["volumes"]
         if volume.get("secret", {}).get("secretName") == "ledger"
     }
-    assert holders == {"nightly", "weekly", "backfill"}
+    assert holders == {"nightly", "year", "weekly", "backfill"}
 
 
 def test_tls_everywhere_and_no_dashboard_anywhere():
@@ -323,7 +323,7 @@ def test_timers_cronjobs_and_compose_run_the_same_commands():
     cron = {name: one["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["args"]
             for name, one in of_kind("CronJob").items()}  # fmt: skip
     services = compose()["services"]
-    for name in ("nightly", "weekly"):
+    for name in ("nightly", "year", "weekly"):
         unit = started(DEPLOY / "systemd" / f"dbern-{name}.service")
         assert unit[0].endswith("/dbern")
         bare = unit[1:]
@@ -354,7 +354,7 @@ def test_scheduled_commands_are_understood(monkeypatch, capsys):
     commands = [started(unit) for unit in units if "@" not in unit.name]
     commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]
     scheduled = [words[1:] for words in commands if words[0] != "dask"]
-    assert len(scheduled) == 11
+    assert len(scheduled) == 13
     for words in scheduled:
         if words[0] == "catch-up":
             assert command_line.run([*words, "--since", "2001-01-01"]) == 0
@@ -391,7 +391,9 @@ def test_the_compose_file_fits_the_specification_and_confines_all():
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"services": {"a": {"image": "b", "comand": "c"}}}, schema)
     services = content["services"]
-    assert {"scheduler", "worker", "nightly", "scoring", "database", "objects"} <= set(services)
+    assert {"scheduler", "worker", "nightly", "year", "scoring", "database", "objects"} <= set(
+        services
+    )
     for name, one in services.items():
         assert one["user"] == f"{USER}:{USER}", name
         assert one["read_only"] is True, name
@@ -422,7 +424,8 @@ def test_the_composed_store_speaks_tls_and_whoever_uses_it_is_told_how():
     mounted = [volume.split(":")[1] for volume in store["volumes"]]
     assert {f"{folder}/rustfs_cert.pem", f"{folder}/rustfs_key.pem"} <= set(mounted)
     assert store["environment"]["RUSTFS_CONSOLE_ENABLE"] == "false"
-    users = dict.fromkeys(("nightly", "weekly", "dbern", "scoring", "bucket"), "objects-client")
+    jobs = ("nightly", "year", "weekly", "scoring", "bucket")
+    users = dict.fromkeys((*jobs, "dbern"), "objects-client")
     users["worker"] = "objects-worker"
     told = {name for name, one in services.items()
             if "AWS_ENDPOINT_URL" in one.get("environment", {})}  # fmt: skip
@@ -434,7 +437,7 @@ def test_the_composed_store_speaks_tls_and_whoever_uses_it_is_told_how():
         assert environment["AWS_SHARED_CREDENTIALS_FILE"] == "/run/secrets/objects-credentials"
         assert any(f":{environment['AWS_CA_BUNDLE']}:ro" in volume for volume in one["volumes"])
         assert set(one["networks"]) & set(store["networks"]), name
-    for name in ("nightly", "weekly", "scoring", "bucket"):
+    for name in jobs:
         assert services[name]["depends_on"]["objects"] == {"condition": "service_healthy"}, name
 
 
@@ -535,7 +538,7 @@ def test_systemd_units_are_understood_and_confined(tmp_path):
     (tmp_path / "dbern-bad.service").write_text("[Service]\nExecStart=/nowhere\nTyp=oneshot\n")
     assert "Typ" in analyze("verify", tmp_path / "dbern-bad.service").stderr
     services = [unit for unit in units if unit.suffix == ".service" and "@" not in unit.name]
-    assert len(services) == 5
+    assert len(services) == 6
     for service in services:
         ran = analyze("security", "--offline=true", "--threshold=20", service)
         assert ran.returncode == 0, ran.stdout[-200:]

@@ -153,4 +153,5 @@ def test_each_day_and_week_has_its_run_after_it_ends(pipelines):
         if schedule.job_name != "scoring":
             (request,) = schedule.evaluate_tick(context).run_requests
             requested[schedule.job_name] = request.partition_key
-    assert requested == {"nightly": "2026-11-19", "weekly": "2026-11-09"}
+    night = "2026-11-19"
+    assert requested == {"nightly": night, "year": night, "weekly": "2026-11-09"}

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from datetime import UTC, date, datetime
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +20,8 @@ import pytest
 
 import dbern
 from dbern.cli import main as command_line
+from dbern.cli import metrics, scheduled
 from dbern.cli import partitions as schedules
-from dbern.cli import scheduled
 from dbern.privacy.budget import Budget
 from pipelines import score
 from pipelines.generated import generate, risk, trips, write
@@ -58,6 +60,71 @@ def test_a_night_catches_up_and_a_second_trigger_spends_nothing(folder, capsys):
     assert capsys.readouterr().out.count("nothing was charged") == 3
     assert account("trips") == everything
     assert {p: p.read_bytes() for p in folder.glob("out/**/*") if p.is_file()} == bytes_before
+
+
+@pytest.mark.parametrize(
+    ("unit", "dataset", "spent", "published"),
+    [("nightly", "trips", "epsilon 0.7", 7), ("year", "year", "epsilon 1", 7),
+     ("weekly", "loans", "epsilon 0.4", 2)],
+)  # fmt: skip
+def test_a_service_does_what_it_is_for(folder, capsys, unit, dataset, spent, published):
+    """The command of its unit, where the specs are; and then nothing of it is missing."""
+    generate(folder / "data", days=7, weeks=0, rows=4000, today=TODAY)
+    with dbern.BudgetLedger.open(URL) as ledger:
+        ledger.grant("trips", Budget.parse("0.4"))
+        ledger.grant("year", Budget.parse("1"), neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    _, *words = unit_words(unit)
+    for _ in range(2):  # a second trigger spends nothing
+        assert command_line.run([*words, "--today", str(TODAY)]) == 0
+        assert account(dataset)[0] == spent
+    stores = dbern.published("out/risk" if unit == "weekly" else f"out/{dataset}")
+    assert len(stores) == published
+    due = [value for flag, value in pairwise(unit_words("metrics")) if flag == "--due"]
+    (schedule,) = (metrics._schedule(value) for value in due if f"{unit}.toml" in value)
+    numbers = {one.name: one.value for one in metrics.samples(URL, [schedule], [], TODAY)}
+    assert (numbers["partitions_due"], numbers["partitions_missing"]) == (published, 0)
+
+
+def unit_words(unit):
+    """The words of a service's command, with its specs in the current folder."""
+    text = (FOLDER.parent / f"deploy/systemd/dbern-{unit}.service").read_text()
+    (line,) = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)
+    return line.replace("/etc/dbern/", "").split()
+
+
+def test_the_day_after_the_horizon_says_what_to_write(folder, capsys):
+    """Its night is refused, by itself, and is missing for the alert; nothing is charged."""
+    spec = (folder / "year.toml").read_text().replace("horizon = 365", "horizon = 18")
+    (folder / "year.toml").write_text(f"{spec}[mechanism]\nk = 6\nh = 2\n")
+    with dbern.BudgetLedger.open(URL) as ledger:
+        ledger.grant("year", Budget.parse("2"), neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    words = ["catch-up", "year.toml", "--every", "day", "--last", "3", "--today", str(TODAY)]
+    assert command_line.run(words) == 2
+    out = capsys.readouterr().out
+    assert out.count("is published") == 2
+    refused = (
+        "2026-11-19: exit code 2: 2026-11-19: is outside the horizon, 2026-11-01 to 2026-11-18"
+    )
+    assert refused in out
+    assert "a stream of another name" in out
+    assert account("year")[0] == "epsilon 1"
+    renewed = spec.replace("trips-of-the-year", "trips-of-the-second-year")
+    renewed = renewed.replace("out/year", "out/second-year").replace("2026-11-01", "2026-11-19")
+    (folder / "second.toml").write_text(f"{renewed}[mechanism]\nk = 6\nh = 2\n")
+    words[1] = "second.toml"
+    assert command_line.run([*words, "--since", "2026-11-19"]) == 0
+    assert account("year")[0] == "epsilon 2"
+    capsys.readouterr()
+    ends = np.zeros(2)  # of rows in both streams: values and ends add up, at half of beta each
+    for stream in ("year@2026-11-17..2026-11-18", "second-year"):
+        words = ["ask", f"out/{stream}", "--count", "x=0..10", "--beta", "0.025", "--json"]
+        assert command_line.run(words) == 0
+        (row,) = json.loads(capsys.readouterr().out)["questions"][0]["answers"]
+        ends += row["low"], row["high"]
+    low, high = ends
+    rows = [pq.read_table(f"data/trips/2026-11-{day}.parquet")["x"] for day in (17, 18, 19)]
+    count = sum(int(((x >= 0) & (x <= 10)).sum()) for x in map(np.asarray, rows))
+    assert low <= count <= high < low + 400
 
 
 def test_a_missing_file_holds_no_other_night_back_and_is_made_up_for(folder, capsys):

@@ -40,7 +40,7 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
 
 def _stream(folder: Path, changes: dict) -> Nights:
     folder.mkdir(exist_ok=True)
-    stream = Nights(folder, {**changes, "stream": {**changes["stream"], "first": FIRST}})
+    stream = Nights(folder, changes={**changes, "stream": {**changes["stream"], "first": FIRST}})
     stream.grant()
     for night in range(NIGHTS):
         stream.write(night, [2.5, 7.5], who=[7, 100 + night])
@@ -254,7 +254,7 @@ def test_what_is_damaged_or_lost_stops_the_stream_until_it_is_ended(nights, dama
 
 
 def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
-    stream = Nights(tmp_path, {**PEOPLE, "stream": {**PEOPLE["stream"], "horizon": 3}})
+    stream = Nights(tmp_path, changes={**PEOPLE, "stream": {**PEOPLE["stream"], "horizon": 3}})
     stream.grant()
     stream.fill(3)
     for night in range(2):
@@ -295,7 +295,7 @@ def test_a_ledger_put_back_within_the_horizon_still_counts_what_it_forgot(nights
 def test_a_plan_says_whether_it_is_enforced():
     stated = {**PEOPLE["stream"], "enforce": False}
     for changes, enforced in ((PEOPLE, True), ({**PEOPLE, "stream": stated}, False)):
-        plan = plan_stream(spec_of(**changes), FIRST)
+        plan = plan_stream(spec_of(**changes))
         assert plan.to_dict()["enforced"] is enforced
         assert ("left out, so this holds for everybody" in plan.explain()) is enforced
         assert ("stated and not enforced" in plan.explain()) is not enforced

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from nights import FIRST, PEOPLE, Nights, killed, spec_of
+from nights import FIRST, PEOPLE, Nights, fixed, spec_of
 
 import dbern
 from dbern.data.horizon import Node
@@ -211,7 +213,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
 )
 def test_specs_that_do_not_add_up_are_refused(changes, says):
     with pytest.raises(SpecError, match=says):
-        plan_stream(spec_of(**changes), FIRST)
+        plan_stream(spec_of(**changes))
 
 
 def test_a_node_is_refused_whose_stream_was_not_charged(nights):
@@ -368,23 +370,53 @@ def test_two_first_nights_at_once_begin_one_stream(nights):
     assert nights.spent() == "epsilon 1"
 
 
+def _killed(stream: Nights, night: int, at: int) -> int:
+    """Release a night in a process that is killed at its at-th call of ours; return calls made."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            text = told.read()
+        os.waitpid(child, 0)
+        return int(text or 0)
+    try:
+        fixed(pytest.MonkeyPatch().setattr)
+        calls = 0
+
+        def count(frame, event, _argument):
+            nonlocal calls
+            if event == "call" and "/dbern/" in frame.f_code.co_filename:
+                calls += 1
+                if calls == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.setprofile(count)
+        stream.release(night)
+        sys.setprofile(None)
+        os.write(writer, str(calls).encode())
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
 def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, changes):
     """Some 200 kills with DBERN_FAULTS=all, else 20."""
     kills = 200 if os.environ.get("DBERN_FAULTS") == "all" else 20
     random = np.random.default_rng(11)
-    whole, torn = Nights(tmp_path / "whole", changes), Nights(tmp_path / "torn", changes)
+    whole, torn = (Nights(tmp_path / name, changes=changes) for name in ("whole", "torn"))
     for stream in (whole, torn):
         stream.folder.mkdir()
         stream.grant()
         stream.fill(8)
-    calls = [killed(whole, night, 0) for night in range(8)]
+    calls = [_killed(whole, night, 0) for night in range(8)]
     assert all(calls), "each night was released"
     for night in range(8):
         for _ in range(kills // 8):
-            killed(torn, night, int(random.integers(1, calls[night])))
-        assert killed(torn, night, 0)
+            _killed(torn, night, int(random.integers(1, calls[night])))
+        assert _killed(torn, night, 0)
     assert torn.spent() == "epsilon 1"
     assert torn.states() == whole.states()
     assert not list(torn.folder.glob("ledger.db*keys*/*"))

@@ -1,0 +1,136 @@
+"""Commands on a stream: what is refused says why, is charged nothing and loses nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from nights import Nights, sections
+from projects import objects
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder beside the project whose commands `run` runs."""
+    (tmp_path / "nights").mkdir()
+    return tmp_path / "nights"
+
+
+@pytest.fixture
+def nights(folder) -> Nights:
+    """Three nights' files, a grant and a spec; two of the nights are released."""
+    stream = Nights(folder)
+    stream.grant()
+    stream.fill(3)
+    write_spec(stream)
+    for night in range(2):
+        stream.release(night)
+    return stream
+
+
+def write_spec(nights, **changes):
+    lines = []
+    for name, keys in sections(**changes).items():
+        bounds = keys.pop("bounds", None)
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+        lines += ["[data.bounds]", f"x = {bounds['x']}"] if bounds else []
+    (nights.folder / "stream.toml").write_text("\n".join(lines))
+
+
+@pytest.fixture
+def refused(run):
+    """Release a night by the command; see it refused, and that nothing is charged or lost."""
+
+    def release(stream, night, code, *says):
+        before = stream.states(), stream.spent(), objects(stream.output)
+        words = ["--partition", night] if night else []
+        run("release", "stream.toml", *words, project=stream).refused(code, *says)
+        after = stream.states(), stream.spent(), objects(stream.output)
+        assert after == before
+
+    return release
+
+
+@pytest.mark.parametrize(
+    ("night", "changes", "code", "says"),
+    [
+        ("2026-01-09", {}, 2, "is outside the horizon, 2026-01-01 to 2026-01-08. Name one of its"),
+        ("2025-12-31", {}, 2, "is outside the horizon, 2026-01-01 to 2026-01-08"),
+        ("2999-01-01", {}, 2, "--partition: 2999-01-01 is in the future; today is"),
+        ("monday", {}, 2, "monday: is no date. Write one such as"),
+        (None, {}, 2, "released night by night. Write --partition"),
+        ("2026-01-04", {}, 2, "no Parquet file"),
+        ("2026-01-03", {"stream": {"horizon": 9}}, 2, "another release"),
+        ("2026-01-03", {"data": {"bounds": {"x": [0.0, 20.0]}}}, 2, "another release (data.bounds"),
+        ("2026-01-03", {"budget": {"epsilon": "0.5"}}, 2, "another release (budget.epsilon"),
+        ("2026-01-03", {"release": {"name": "others"}}, 3, "cannot pay"),
+    ],
+)
+def test_nights_and_specs_that_are_not_the_streams(nights, refused, night, changes, code, says):
+    write_spec(nights, **changes)
+    refused(nights, night, code, says)
+
+
+@pytest.mark.parametrize(("period", "horizon"), [("week", 8), ("day", 2)])
+def test_a_horizon_that_is_longer_than_the_accounts_period(folder, refused, period, horizon):
+    stream = Nights(folder)
+    stream.grant(period=period)
+    stream.fill(1)
+    write_spec(stream, stream={"horizon": horizon, "levels": [1]})
+    refused(stream, "2026-01-01", 3, f"whole again every {period}", "Grant another dataset")
+    assert stream.states() == {}
+
+
+def test_a_night_that_comes_twice_is_done_already(nights, run):
+    before = nights.states(), nights.spent(), objects(nights.output)
+    ran = run("release", "stream.toml", "--partition", "2026-01-02", project=nights)
+    assert ran.code == 0
+    assert "2026-01-02 is published" in ran.out
+    assert (nights.states(), nights.spent(), objects(nights.output)) == before
+
+
+def test_a_file_that_changed_after_its_night_closed(nights, run):
+    """The night that closes the block is published, the block is not, until the file is back."""
+    path = nights.folder / "data" / "2026-01-01" / "a.parquet"
+    original = path.read_bytes()
+    before = objects(nights.output)
+    nights.write(0, [5.0] * 50)
+    last = "release", "stream.toml", "--partition", "2026-01-03"
+    run(*last, project=nights).refused(
+        5, "a.parquet is not what it was when its night closed. Bring it back and run the same"
+    )
+    assert before.items() <= objects(nights.output).items()
+    assert nights.spent() == "epsilon 1"
+    path.write_bytes(original)
+    ran = run(*last, project=nights)
+    assert ran.code == 0
+    assert "2026-01-01.3-nights is published" in ran.out
+    assert nights.spent() == "epsilon 1"
+
+
+def test_a_night_that_never_comes_is_a_file_without_rows(nights, run):
+    """Nothing was begun that could be abandoned; its block and its totals wait for it."""
+    missing, last = (nights.folder / "data" / f"2026-01-0{day}" / "a.parquet" for day in (3, 2))
+    missing.unlink()
+    name = ("--dataset", "trips", "--name", "trips.2026-01-03")
+    run("ledger", "abandon", "--ledger", nights.url, *name).refused(2, "has no release")
+    run("ask", "out/trips@2026-01-03", "--mass", "x=2..7", project=nights).refused(
+        2, "2026-01-03 of the window is not published"
+    )
+    pq.write_table(pq.read_table(last).slice(0, 0), missing)  # as the runbook says
+    ran = run("release", "stream.toml", "--partition", "2026-01-03", project=nights)
+    assert ran.code == 0
+    assert "2026-01-01.3-nights is published" in ran.out
+    assert run("ask", "out/trips@2026-01-03", "--mass", "x=2..7", project=nights).code == 0
+    assert nights.spent() == "epsilon 1"
+
+
+def test_a_plan_says_when_the_horizon_ends(nights, run):
+    out = run("plan", "stream.toml", project=nights).out
+    assert "its first night is the one that is released first; a later night is another" in out
+    write_spec(nights, stream={"first": "2026-01-01"})
+    out = run("plan", "stream.toml", project=nights).out
+    assert "its nights are 2026-01-01 to 2026-01-08; a later night is another stream's" in out
+    told = run("plan", "stream.toml", "--json", project=nights).json
+    assert (told["first"], told["last"], told["horizon"]) == ("2026-01-01", "2026-01-08", 8)

@@ -1,9 +1,10 @@
 """Questions to a released function on the report's page: offline, without Python.
 
 The page holds released numbers R, where bins are shrunk also before that, and, for each axis, the
-matrix M from them to coefficients of the Bernstein basis: ``b(y) = basis(y) M`` are an axis's
-weights of a place, and products over axes those of the numbers in the value there. An integral of
-the basis is a tail of that of the next degree.
+matrix M from them to coefficients of the Bernstein basis, or to lattice values between which the
+function is linear: ``b(y) = basis(y) M`` are an axis's weights of a place, and products over axes
+those of the numbers in the value there. An integral of the Bernstein basis is a tail of that of
+the next degree.
 
 Where bins count rows the page has, for public places of each axis, the weights with which
 `Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
@@ -90,13 +91,11 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     counting = distribution and _counting(synopsis, distribution, cells, arrays)
     value = value_name(synopsis) if response else "density"
     content = {
-        "axes": [
-            {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)}
-            for axis in axes
-        ],
+        "axes": _axis_ranges(axes),
         "places": cells,
         "shape": first.released.shape,
         "released": [_packed(array) for array in released],
+        "linear": first.component.interpolated,
         "answered": [_packed(array.shrunk) if array.shrunk_distance else "" for array in functions],
         "shows": shows,
         "counting": counting,
@@ -127,6 +126,13 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "response": response,
         "shows": shows,
     }
+
+
+def _axis_ranges(axes: Sequence[Axis]) -> list[dict[str, float]]:
+    """Bounds of the axes in the units of the records, and milliseconds per unit of time axes."""
+    return [
+        {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)} for axis in axes
+    ]
 
 
 def _script_json(content: dict[str, Any]) -> str:

@@ -104,9 +104,8 @@ class ConfidenceBands:
                 "a question of distribution()": QUOTIENT,
                 "a question of a population, of few rows": POPULATION,
             }
-        return "\n".join(
-            line for claim, budget in budgets.items() for line in (claim, *budget.lines(beta))
-        )
+        lines = (line for claim, budget in budgets.items() for line in (claim, *budget.lines(beta)))
+        return "\n".join([f"each part may fail with this share of beta {float(beta):g}", *lines])
 
     def prepare(self, request: BandRequest) -> None:
         """Compute the bands that intervals are made from, or refuse the request."""

@@ -24,6 +24,15 @@ _WORK_BYTES = 64 << 20
 """What evaluating takes besides what grows with the grid: `Polynomial.grid`, and blocks."""
 
 
+def check_numeric(domain: Domain, purpose: str) -> None:
+    """Raise SpecError where an axis is a list of values, which has no positions of a grid."""
+    if domain.categorical:
+        raise SpecError(
+            f"{purpose}: {domain.categorical[0].name} is a list of values. Call the synopsis with "
+            "a table of points, or with coordinates of xarray"
+        )
+
+
 def grid_axes(
     shape: Shape,
     domain: Domain,
@@ -37,11 +46,7 @@ def grid_axes(
     that is not a count of at least 2 for each axis, or that needs more memory than this process may
     still use: values, coordinates and what evaluating takes.
     """
-    if domain.categorical:
-        raise SpecError(
-            f"grid: {domain.categorical[0].name} is a list of values. Call the synopsis with a "
-            "table of points, or with coordinates of xarray"
-        )
+    check_numeric(domain, "grid")
     counts = per_axis(shape, domain.dimensions, 2)
     if counts is None:
         names = ", ".join(domain.names)

@@ -11,6 +11,7 @@ import numpy as np
 from dbern.certify.error_summary import upper_bound_text
 from dbern.data.domain import Domain, rounded_text
 from dbern.errors import SpecError, printable
+from dbern.synopsis.grids import check_numeric
 from dbern.synopsis.labels import of_columns
 from dbern.system import html_table
 
@@ -64,8 +65,9 @@ def plotted(
     Axes of lengths that are alike are drawn to one scale, and degrees as in the middle of the map,
     where a degree to the east is as long as the cosine of the latitude. Groups and classes are
     lines of a curve, and a map each. `how` goes to ``xarray.DataArray.plot``, whose result is
-    returned; `ax` is not for maps of groups. Raises SpecError for three axes or more.
+    returned; `ax` is not for maps of groups. Raises SpecError for three axes or more, or a list.
     """
+    check_numeric(domain, "plot")
     axes = domain.axes
     if len(axes) not in _SHOWN_POINTS:
         raise SpecError(

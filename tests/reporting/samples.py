@@ -44,6 +44,7 @@ def _density(axes: str, **others: Any) -> tuple[str, dict[str, Any]]:
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "curve": _density("1"),
+    "chosen bandwidth": ("1", {"target": {"kind": "kernel-density", "bandwidth": "auto"}}),
     "map": _density("2"),
     "tilted": ("2", {
         "target": {"kind": "kernel-density", "covariance": [[0.8, 0.1], [0.1, 0.06]]},

@@ -27,7 +27,7 @@ from dbern.synopsis.questions.product_intervals import _product_families
 pytestmark = pytest.mark.slow
 WIDTHS = (390, 1280)
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
-KINDS += ["group curves", "rounded", "rounded map"]
+KINDS += ["group curves", "rounded", "rounded map", "chosen bandwidth"]
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +311,10 @@ def test_a_regression_is_shown_as_python_answers_it(script, made, kind, stop, mo
     np.testing.assert_allclose(high, answer.high, atol=1e-2)
 
 
-@pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices", "group curves", "regression"])
+@pytest.mark.parametrize(
+    "kind",
+    ["curve", "map", "bins", "slices", "group curves", "regression", "chosen bandwidth"],
+)
 def test_a_page_shows_what_interval_says(script, made, kind):
     synopsis = made(kind)
     (shown,) = script(kind, _SHOWN)

@@ -749,7 +749,9 @@ def test_elsewhere_bands_are_those_of_any_database():
 def test_a_synopsis_explains_who_may_fail_with_which_share(noise):
     spec, plan = planned(1, 400, 0.1, noise=noise)
     records = columns(np.full((400, 1), 0.5))
-    first, *lines = synopsis_of(spec, plan, centers(spec, plan, records)).explain("0.1").split("\n")
+    text = synopsis_of(spec, plan, centers(spec, plan, records)).explain("0.1")
+    heading, first, *lines = text.split("\n")
+    assert heading == "each part may fail with this share of beta 0.1"
     follows = noise == "binned-laplace"
     assert first == "band and interval" + ", about these data" * follows
     assert lines[0].split() == (["0.099", "values"] if follows else ["0.099", "at", "nodes"])

@@ -165,6 +165,8 @@ def test_a_release_answers_tables_of_every_kind(exact_release):
             synopsis(points)
     with pytest.raises(dbern.SpecError, match="grid: state is a list of values"):
         synopsis.grid(3)
+    with pytest.raises(dbern.SpecError, match="plot: state is a list of values"):
+        synopsis.plot()
     found = synopsis.regression()
     assert list(found.coefficients) == [
         "x", "y", "state = NY", "state = CA", "state = TX", "kind = 1", "kind = 2",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from projects import KEY, LEDGER_ID, SALT
 import dbern
 from dbern.ledger import BudgetLedger
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.budget import Budget, Neighbors
+from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 FIRST = date(2026, 1, 1)
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -35,6 +35,12 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "budget": {"epsilon": "1.0", "ledger": "sqlite:///ledger.db", "dataset": "trips"},
     "stream": {"every": "day", "horizon": 8, "levels": [1, 3]},
 }
+
+PEOPLE: dict[str, dict[str, Any]] = {
+    "data": {"unit": {"column": "who", "max_contributions": 2}},
+    "stream": {"levels": [1], "max_nights": 3, "enforce": True},
+}
+"""Changes of these sections: of each person at most two rows a night, in at most three nights."""
 
 
 def sections(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -58,12 +64,13 @@ def spec_of(folder: Path | None = None, night: int | None = None, **changes: Any
 class Nights:
     """A folder with files of nights, and a ledger that holds a grant; it and the output are there.
 
-    Or in the database `ledger_url`, and at the URL `output_url`.
+    Or in the database `ledger_url`, and at the URL `output_url`; `changes` are of the spec.
     """
 
     folder: Path
     ledger_url: str = ""
     output_url: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -79,21 +86,25 @@ class Nights:
             BudgetLedger.create(self.url)
         with self.ledger() as ledger:
             terms = {"neighbors": Neighbors.ADD_OR_REMOVE_ONE} | terms
+            if unit := self.changes.get("data", {}).get("unit"):
+                terms["unit"] = PrivacyUnit(unit["column"], unit["max_contributions"])
             ledger.grant("trips", Budget.parse(epsilon), **terms)
 
     def ledger(self) -> BudgetLedger:
         return BudgetLedger.open(self.url)
 
-    def write(self, night: int, x: Any, name: str = "a") -> Path:
+    def write(self, night: int, x: Any, name: str = "a", who: Any = None) -> Path:
         path = self.folder / "data" / str(FIRST + timedelta(days=night)) / f"{name}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"x": np.asarray(x, dtype=float)}), path)
+        columns = {"x": np.asarray(x, dtype=float)} | ({} if who is None else {"who": who})
+        pq.write_table(pa.table(columns), path)
         return path
 
     def fill(self, count: int, rows: int = 50) -> None:
         random = np.random.default_rng(5)
         for night in range(count):
-            self.write(night, random.uniform(0, 10, rows + night))
+            who = np.arange(rows + night) % (15 + night) if self.changes else None
+            self.write(night, random.uniform(0, 10, rows + night), who=who)
 
     def release(self, night: int, **changes: Any) -> dbern.Release:
         return dbern.release(self.spec(night, **changes))
@@ -104,8 +115,13 @@ class Nights:
             "budget": {"ledger": self.ledger_url} if self.ledger_url else {},
             "release": {"output": self.output_url} if self.output_url else {},
         }
-        both = {name: places.get(name, {}) | changes.get(name, {}) for name in places | changes}
-        return spec_of(self.folder, night, **both)
+        every = (places, self.changes, changes)
+        names = {name for sections in every for name in sections}
+        merged = {
+            name: {key: value for some in every for key, value in some.get(name, {}).items()}
+            for name in names
+        }
+        return spec_of(self.folder, night, **merged)
 
     def states(self) -> dict[str, str]:
         with self.ledger() as ledger:
@@ -121,9 +137,9 @@ def fixed(replace: Callable[..., None]) -> None:
     current = [""]
 
     def named(original: Callable[..., Any]) -> Callable[..., Any]:
-        def call(self: Any, request: Any, *rest: Any) -> Any:
+        def call(self: Any, request: Any, **terms: Any) -> Any:
             current[0] = request.name
-            return original(self, request, *rest)
+            return original(self, request, **terms)
 
         return call
 

@@ -199,7 +199,11 @@ def _account(status: DatasetStatus) -> Iterator[Sample]:
         yield Sample("releases", states[state], {**whose, "state": state})
     if newest := _newest(status):
         yield Sample("newest_publication_timestamp_seconds", _seconds(newest.created), whose)
-    unfinished = [_seconds(row.created) for row in status.releases if row.state in _UNFINISHED]
+    unfinished = [  # but for charges of streams, which are under way as long as their horizon
+        _seconds(row.created)
+        for row in status.releases
+        if row.state in _UNFINISHED and row.note is None
+    ]
     if unfinished:
         yield Sample("oldest_unfinished_timestamp_seconds", min(unfinished), whose)
 

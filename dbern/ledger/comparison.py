@@ -57,7 +57,7 @@ def require_paid(connection: Connection, request: Request, url: str) -> None:
     if paid is None:
         return
     charged = statements.named(connection, request.dataset, paid.name)
-    if charged is None or charged.state is not State.COMMITTED:
+    if charged is None or charged.state in PENDING:
         raise BudgetError(
             f"release {request.name!r}: is paid by {paid.name!r}, which dataset "
             f"{request.dataset!r} was not charged for. Run dbern release with the stream's spec"

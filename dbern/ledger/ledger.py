@@ -238,12 +238,13 @@ class BudgetLedger:
             self._secrets.begin(connection, release_id)
             return statements.add_release(connection, request, release_id, at)
 
-    def charge(self, request: Request, note: str = "") -> Reservation:
+    def charge(self, request: Request, note: str = "", *, under_way: bool = False) -> Reservation:
         """Charge, for good and in one transaction, what another tool released, or a stream will.
 
-        The charge that holds the name is left as it is where it says the same. There is no key,
-        no staging and no output; a charge cannot be refunded. `note` says whose it is, where the
-        request has no identity, as a stream's has; releases `within` it cost nothing.
+        The charge that holds the name is left as it is where it says the same. There is no output,
+        and no key or staging unless it is `under_way`: then they are there until `commit` or
+        `abandon`. A charge cannot be refunded. `note` says whose it is, where the request has no
+        identity, as a stream's has; releases `within` it cost nothing.
 
         Raises
         ------
@@ -267,12 +268,15 @@ class BudgetLedger:
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             accounts.require_cover(self.url, status, request)
-            charged = statements.add_release(connection, request, statements.new_id(), at)
-            over = {"state": State.COMMITTED.value}
-            statements.moved(connection, charged.release_id, [State.RESERVED], over)
-            whose = (request.dataset, request.name, charged.release_id)
-            statements.add_audit(connection, over["state"], *whose, {"note": note})
-            return replace(charged, state=State.COMMITTED)
+            release_id, state = statements.new_id(), State.SPENT if under_way else State.COMMITTED
+            if under_way:
+                self._secrets.begin(connection, release_id)
+            charged = statements.add_release(connection, request, release_id, at)
+            change = {"state": state.value}
+            statements.moved(connection, release_id, [State.RESERVED], change)
+            whose = (request.dataset, request.name, release_id)
+            statements.add_audit(connection, state.value, *whose, {"note": note})
+            return replace(charged, state=state)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
@@ -346,8 +350,8 @@ class BudgetLedger:
         """
         return self._step(reservation, State.READING, State.SPENT, seal=seal)
 
-    def commit(self, reservation: Reservation, manifest_digest: str) -> Reservation:
-        """Record the published manifest, then destroy key and staging.
+    def commit(self, reservation: Reservation, manifest_digest: str | None) -> Reservation:
+        """Record the published manifest, which a charge has not, then destroy key and staging.
 
         Raises
         ------

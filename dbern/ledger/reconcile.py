@@ -89,9 +89,10 @@ def _close(
 ) -> None:
     _require_same(reservation, release)
     # A charged release without a manifest goes on; one with a manifest may be about to say so
-    # itself, unless the ledger was put back and whoever published it is long gone.
+    # itself, unless the ledger was put back and whoever published it is long gone. A stream's
+    # charge, which has no output, is under way as long as its horizon.
     under_way = reservation.state is State.SPENT and not (
-        ledger.pending and release.manifest_digest
+        ledger.pending and release.manifest_digest and release.output
     )
     if reservation.state in _OVER or under_way:
         return

@@ -97,6 +97,11 @@ class Staging:
         if path.exists() or not self._written(path, content, _block_label(component, block)):
             self._require_same(component, block, content)
 
+    def put_new(self, component: str, block: int, values: Int64Array) -> bool:
+        """Stage a block as `put` does; return False where it is there, whatever it has."""
+        label = _block_label(component, block)
+        return self._written(self._path(component, block), _encoded(values), label)
+
     def get(self, component: str, block: int) -> Int64Array:
         """Return a staged block, exactly as it was put."""
         content = self._plaintext(component, block)

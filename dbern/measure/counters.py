@@ -6,17 +6,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
 import numpy as np
 
 from dbern.data.domain import Column, RecordSchema
 from dbern.data.resolution import Multiples
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.unit_bounding import Bounding
+from dbern.measure.unit_bounding import Bounding, distinct_units
 from dbern.privacy.budget import PrivacyUnit
 from dbern.reconstruct.layouts import Slab
-from dbern.types import FloatArray, Int64Array
+from dbern.types import ComplexArray, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 22
 """Rows that a pass keeps where there are as many as the normalizer says."""
@@ -36,9 +36,18 @@ class Counters:
 
     @classmethod
     def of(
-        cls, parts: Sequence[Accumulator], schema: RecordSchema, unit: PrivacyUnit, n: int
+        cls,
+        parts: Sequence[Accumulator],
+        schema: RecordSchema,
+        unit: PrivacyUnit,
+        n: int,
+        *,
+        admits: bool = False,
     ) -> Self:
-        """Combine accumulators for records of this schema and unit, about n of them."""
+        """Combine accumulators for records of this schema and unit, about n of them.
+
+        `admits`: of no unit, before they are told which (`admitting`).
+        """
         if schema.unit is None:
             return cls(tuple(parts), schema.filter)
         columns = tuple(dict.fromkeys(column for part in parts for column in part.columns))
@@ -46,8 +55,26 @@ class Counters:
         # Records that meet share a bucket of units.
         passes = max((part.passes for part in meeting), default=max(1, -(-n // PASS_ROWS)))
         buckets = max((part.shards for part in meeting), default=passes)
-        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes)
+        nobody = distinct_units([]) if admits else None
+        bounding = Bounding(schema.unit, unit, schema.domain, columns, n, buckets, passes, nobody)
         return cls(tuple(parts), schema.filter, bounding)
+
+    @property
+    def admits(self) -> bool:
+        """Whether rows count of admitted units alone, whose ids do not leave this process."""
+        return self.bounding is not None and self.bounding.admitted is not None
+
+    def admitting(self, units: ComplexArray) -> Counters:
+        """The same accumulators, for rows of these units alone."""
+        return replace(self, bounding=replace(cast(Bounding, self.bounding), admitted=units))
+
+    def units(self, batches: Iterable[Mapping[str, FloatArray]]) -> ComplexArray:
+        """Return the units whose rows count where all units are admitted; they have to be bounded.
+
+        Each has a row that has an id, passes the filter and is in the box.
+        """
+        rows = map(cast(Bounding, self.bounding).valid_rows, self._rounded(batches))
+        return distinct_units(ids[valid] for ids, valid in rows)
 
     @property
     def columns(self) -> tuple[Column, ...]:

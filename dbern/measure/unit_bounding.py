@@ -25,7 +25,7 @@ from dbern.data.domain import Column, Domain
 from dbern.data.parquet import BATCH_ROWS
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.keystream import content_buckets, content_words
-from dbern.types import FloatArray, Int64Array, UInt64Array
+from dbern.types import BoolArray, ComplexArray, FloatArray, Int64Array, UInt64Array
 
 _COPIES = 5  # of the rows of a pass: gathered, joined, sorted, their hashes and their order
 
@@ -36,7 +36,8 @@ class Bounding:
 
     `column` has the units' ids; a row must be valid in the axes of `validity_domain` and consists
     of the columns `content`. `rows`, the public normalizer, is about how many rows there are. A
-    pass keeps units of the buckets b with ``b mod passes`` its index.
+    pass keeps units of the buckets b with ``b mod passes`` its index. Where some are `admitted`
+    (of `distinct_units`), rows of others are left out.
     """
 
     column: Column
@@ -46,6 +47,7 @@ class Bounding:
     rows: int
     buckets: int
     passes: int
+    admitted: ComplexArray | None = field(default=None, repr=False, compare=False)
 
     @property
     def gathered_bytes(self) -> int:
@@ -54,7 +56,13 @@ class Bounding:
         Units of many rows make passes uneven before their rows are bounded.
         """
         width, pass_rows = len(self.content) + 3, 2 * -(-self.rows // self.passes)
-        return 8 * width * (_COPIES * min(self.rows, pass_rows) + 4 * BATCH_ROWS)
+        ids = 0 if self.admitted is None else 16 * _COPIES * self.rows
+        return ids + 8 * width * (_COPIES * min(self.rows, pass_rows) + 4 * BATCH_ROWS)
+
+    def valid_rows(self, batch: Mapping[str, FloatArray]) -> tuple[FloatArray, BoolArray]:
+        """Return ids (m, e) and which rows may count: others are the missing record of any sum."""
+        ids = np.atleast_2d(batch[self.column.name].T).T
+        return ids, self.validity_domain.bounded(batch)[0] & ~np.isnan(ids).any(axis=1)
 
     def bound_batches(
         self, batches: Iterable[Mapping[str, FloatArray]], salt: bytes, index: int
@@ -62,9 +70,9 @@ class Bounding:
         """Yield batches of the rows that one pass keeps, once all records were seen."""
         selection = _SmallestHashes(self.unit.max_contributions, salt)
         for batch in batches:
-            ids = np.atleast_2d(batch[self.column.name].T).T
-            # Other rows are the missing record of every sum over the box.
-            counts = self.validity_domain.bounded(batch)[0] & ~np.isnan(ids).any(axis=1)
+            ids, counts = self.valid_rows(batch)
+            if self.admitted is not None:
+                counts[counts] = is_among(_pairs(ids[counts]), self.admitted)
             buckets = content_buckets(ids[counts], salt, self.buckets)
             counts[counts] = buckets % self.passes == index
             selection.add(
@@ -75,6 +83,24 @@ class Bounding:
             block = slice(start, start + BATCH_ROWS)
             named = {c.name: rows[block, i].copy() for i, c in enumerate(self.content)}
             yield {**named, self.column.name: ids[block]}
+
+
+def distinct_units(ids: Iterable[FloatArray]) -> ComplexArray:
+    """Return the distinct units of ids (m, 2), sorted: of each its two floats as one number."""
+    pairs = [np.zeros(0, np.complex128), *(np.unique(_pairs(some)) for some in ids)]
+    return np.unique(np.concatenate(pairs))
+
+
+def is_among(units: ComplexArray, listed: ComplexArray) -> BoolArray:
+    """Return which units are listed, in an order that is sorted."""
+    if not len(listed):
+        return np.zeros(len(units), bool)
+    positions = np.minimum(np.searchsorted(listed, units), len(listed) - 1)
+    return np.asarray(listed[positions] == units)
+
+
+def _pairs(ids: FloatArray) -> ComplexArray:
+    return np.ascontiguousarray(ids + 0.0).view(np.complex128)[:, 0]  # of two zeros one
 
 
 @dataclass

@@ -115,9 +115,8 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     certificate = whole_certificate(spec.combination, components[: len(functions)])
     with refuse_unreadable():
         StoredCertificate.of(certificate)
-    counters = Counters.of(
-        [part.accumulator for part in parts], spec.records, spec.protection.unit, n
-    )
+    accumulators, unit = [part.accumulator for part in parts], spec.protection.unit
+    counters = Counters.of(accumulators, spec.records, unit, n, admits=spec.enforces_nights)
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,

@@ -326,7 +326,8 @@ class ReleasePlan:
             measurement.from_params(planned.strategy, self.n, planned.counting)
             for measurement, planned in zip(self.measurements(spec), self.components, strict=True)
         ]
-        return Counters.of(parts, spec.records, self.protection.unit, self.n)
+        unit, admits = self.protection.unit, spec.enforces_nights
+        return Counters.of(parts, spec.records, unit, self.n, admits=admits)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, exact where the plan is exact; `from_dict` reads them back."""

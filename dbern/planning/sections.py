@@ -227,6 +227,9 @@ class StreamSection(Section):
         None, description="first = 2026-01-01; by default the first night that is released"
     )
     max_nights: _Whole = Field(1, description="max_nights = 5, in which a unit has rows at most")
+    enforce: bool = Field(
+        False, description="enforce = true, to leave out a unit's rows in more than max_nights"
+    )
     node: NodeTable | None = Field(None, description="a table that dbern writes: leave it out")
 
 

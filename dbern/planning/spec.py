@@ -357,6 +357,11 @@ class ReleaseSpec(Section):
             return 1, 1
         return 1 + len(self.stream.node.blocks), self.stream.max_nights
 
+    @property
+    def enforces_nights(self) -> bool:
+        """Whether it is of a stream that counts no unit in more than `max_nights` nights."""
+        return self.stream is not None and self.stream.enforce
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the sections: what they mean is found anew, with the modules that they name."""
         return _from_sections, (self.model_dump(exclude_none=True), self._base)

@@ -25,7 +25,7 @@ _SHOWN_DAYS = (1, 7, 30, 91, 182, 365)
 class StreamPlan:
     """A stream, resolved: its horizon, and the plan that each of its nodes has.
 
-    `name` is the stream's and `max_nights` the number of nights that a unit may have rows in.
+    `name` is the stream's; a unit counts in at most `max_nights`, as stated or as `enforced`.
     `first` is the first night where the spec says it; else that of `horizon` means nothing.
     """
 
@@ -33,6 +33,7 @@ class StreamPlan:
     horizon: Horizon
     node: ReleasePlan
     max_nights: int
+    enforced: bool
     first: date | None
 
     @property
@@ -76,6 +77,7 @@ class StreamPlan:
             "last": self.first and str(self.horizon.day(self.horizon.count - 1)),
             "levels": list(self.horizon.levels),
             "max_nights": self.max_nights,
+            "enforced": self.enforced,
             "deviations": self.deviations.tolist(),
             "nightly_deviations": self.nightly_deviations.tolist(),
             "repeated_deviation": self.repeated_deviation,
@@ -113,9 +115,18 @@ class StreamPlan:
         unit = self.node.protection.unit
         if unit.column is None:
             return ["             what is hidden is one row, which arrives in one night"]
-        return [
+        hidden = (
             f"             what is hidden is one {unit.column}, whose rows count up to "
-            f"{unit.max_contributions} a night,",
+            f"{unit.max_contributions} a night,"
+        )
+        if self.enforced:
+            return [
+                hidden,
+                f"             enforced: rows of a {unit.column} in more than {self.max_nights} "
+                "nights of the horizon are left out, so this holds for everybody",
+            ]
+        return [
+            hidden,
             f"             stated and not enforced: in at most {self.max_nights} nights of the "
             "horizon; of one with rows in q nights q times as much is told",
         ]
@@ -143,7 +154,9 @@ def plan_stream(spec: ReleaseSpec) -> StreamPlan:
     horizon = horizon_of(section, first, spec.charge)
     first_night = StreamNode(spec.release.name, horizon, horizon.node(0, 0))
     plan = plan_files(spec.at(first_night), ())
-    return StreamPlan(spec.release.name, horizon, plan, section.max_nights, section.first)
+    return StreamPlan(
+        spec.release.name, horizon, plan, section.max_nights, section.enforce, section.first
+    )
 
 
 def _rms(values: FloatArray) -> float:

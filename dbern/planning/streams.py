@@ -52,10 +52,10 @@ def check_summed(
             "stream.levels: rows of a unit are bounded night by night, and a block would count "
             "others. Write levels = [1]"
         )
-    if protection.unit.column is None and stream.max_nights > 1:
+    if protection.unit.column is None and (stream.max_nights > 1 or stream.enforce):
         raise SpecError(
-            "stream.max_nights: a row is in one night. Leave it out, or write data.unit = "
-            '{ column = "user", max_contributions = 8 }'
+            "stream.max_nights: a row is in one night. Leave it and enforce out, or write "
+            'data.unit = { column = "user", max_contributions = 8 }'
         )
     for measurement in measurements:
         if not measurement.additive or measurement.chooses:

@@ -49,7 +49,7 @@ def frozen_inputs(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> 
     if not node.is_night:
         digests = dict(_closed_files(ledger, spec, node))
     else:
-        salt = _salt(ledger, spec, node)
+        salt = charge_of(ledger, spec, node).salt
         (source,) = spec.sources
         digests = {spec.name_of(path): _digest(path, salt) for path in discover(source)}
         _refuse_shared(ledger, spec, node, digests)
@@ -63,7 +63,8 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
     """
     if spec.stream_node is None:
         return
-    salt, digests = _salt(ledger, spec, spec.stream_node), reservation.content.inputs["digests"]
+    salt = charge_of(ledger, spec, spec.stream_node).salt
+    digests = reservation.content.inputs["digests"]
     if spec.stream_node.is_night:  # of two nights at once, each sees the other here
         _refuse_shared(ledger, spec, spec.stream_node, digests)
     for name, digest in digests.items():
@@ -104,11 +105,12 @@ def _refuse_shared(
                 )
 
 
-def _salt(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> bytes:
+def charge_of(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> Reservation:
+    """Return the charge that paid for a node; raises ReleaseError where there is none."""
     paid = ledger.find(spec.budget.dataset, node.stream)
     if paid is None:
         raise ReleaseError(f"stream {node.stream}: is not charged. Run dbern release with its spec")
-    return paid.salt
+    return paid
 
 
 def _digest(path: str, salt: bytes) -> str:

@@ -52,6 +52,7 @@ from dbern.releasing.journal import Journal
 from dbern.releasing.nodes import frozen_inputs, require_frozen, stream_request
 from dbern.releasing.publish import publish
 from dbern.releasing.stream import release_night
+from dbern.releasing.unit_nights import admit_units
 from dbern.synopsis.opening import open_synopsis
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
@@ -190,7 +191,8 @@ def abandon(
             given_up = Abandoned(reservation, refunded=False)
         else:
             given_up = ledger.abandon(dataset, name, reservation.release_id)
-    discard(location_at(given_up.reservation.output), reservation.release_id)
+    if reservation.output:  # a stream's charge has none
+        discard(location_at(given_up.reservation.output), reservation.release_id)
     return given_up
 
 
@@ -509,8 +511,9 @@ def _cluster(
 def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
     ledger, frame, counters = run.ledger, run.frame, run.plan.counters(run.spec)
     with ExitStack() as stack:
-        # The key, and what is derived from it, never leaves this process.
-        client = stack.enter_context(cluster()) if counters.keyed else connected()
+        # The key, and what is derived from it, never leaves this process; nor do ids of units.
+        here = counters.keyed or counters.admits
+        client = stack.enter_context(cluster()) if here else connected()
         workers_of(client).check_memory(run.plan.cost)
         files = stack.enter_context(_records(run))
         if run.reservation.state is State.RESERVED:
@@ -519,6 +522,10 @@ def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
         partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
             counters = counters.with_key(ledger.key(run.reservation))
+        if counters.admits:
+            with run.journal.stage("finding whose rows count"):
+                units = admit_units(ledger, run.spec, run.reservation, counters, files)
+            counters = counters.admitting(units)
         _stage(client, counters, run, staging, files, partitions)
         require_frozen(ledger, run.spec, run.reservation)
         with run.journal.stage("sealing and charging"):

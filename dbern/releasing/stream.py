@@ -17,7 +17,7 @@ from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import horizon_of
-from dbern.releasing.nodes import stream_request
+from dbern.releasing.nodes import charge_of, stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
 _CLOSED = (State.COMMITTED, State.ABANDONED)
@@ -54,7 +54,17 @@ def release_night(
             without = frozenset(block.nights) - counted
             release_node(spec.at(replace(node, node=block, without=without)))
             notes.append(f"{horizon.name(block)} is published")
+    if spec.enforces_nights and len(closed) == horizon.count:
+        _end(ledger, spec, node)
     return tuple(notes)
+
+
+def _end(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:
+    """Destroy what a stream keeps of the units of its nights, now that all are closed."""
+    with ledger.lock(charge_of(ledger, spec, node)):
+        paid = charge_of(ledger, spec, node)
+        if paid.state is State.SPENT:
+            ledger.commit(paid, None)
 
 
 def _day(spec: ReleaseSpec) -> date:
@@ -90,7 +100,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
         rho = plan_files(node_spec, footers(node_spec)).rho
     request = stream_request(node_spec, node, rho)
     try:
-        ledger.charge(request)
+        ledger.charge(request, under_way=spec.enforces_nights)
     except SpecError:
         if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
             return _charged(ledger, spec, day)  # by another process, from another first night

@@ -38,6 +38,7 @@ BEYOND = {
     "planning/finer_bins": "how far bins and finer ones differ, and what bounds it",
     "planning/streams": "the nodes of a stream: one of each level holds a row, each has one name",
     "releasing/nodes": "what pays for a node, and that its files are those of its nights",
+    "releasing/unit_nights": "that nobody counts in more nights of a stream than it says",
     "planning/tune": "what the number of `tune` pays, and the finer bins that it is of",
 }
 MOST_LINES = 2000

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nights import FIRST, Nights, fixed, spec_of
+from nights import FIRST, PEOPLE, Nights, fixed, spec_of
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
@@ -200,6 +200,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
         ({"stream": {"levels": [2, 4]}}, "begins with nights"),
         ({"stream": {"levels": [1, 3, 4]}}, "blocks of 4 nights are none of 3"),
         ({"stream": {"max_nights": 2}}, "a row is in one night"),
+        ({"stream": {"enforce": True}}, "a row is in one night"),
         ({"stream": {"every": "hour"}}, "stream.every"),
         ({"target": {"bandwidth": "auto"}}, "known before they are read"),
         ({"mechanism": {"noise": "binned-k-norm"}}, "mechanism.noise"),
@@ -394,11 +395,11 @@ def test_two_first_nights_at_once_begin_one_stream(nights):
     """The second finds the first one's horizon when its own charge is refused."""
     original = BudgetLedger.charge
 
-    def overtaken(ledger, request):
+    def overtaken(ledger, request, **terms):
         with pytest.MonkeyPatch.context() as undo:
             undo.setattr(BudgetLedger, "charge", original)
             nights.release(0)
-        return original(ledger, request)
+        return original(ledger, request, **terms)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BudgetLedger, "charge", overtaken)
@@ -429,7 +430,7 @@ def _killed(stream: Nights, night: int, at: int) -> int:
                     os.kill(os.getpid(), signal.SIGKILL)
 
         sys.setprofile(count)
-        stream.release(night, stream={"horizon": 365, "levels": [1, 3]})
+        stream.release(night, stream={"horizon": 365, "levels": [1] if stream.changes else [1, 3]})
         sys.setprofile(None)
         os.write(writer, str(calls).encode())
         os._exit(0)
@@ -438,19 +439,20 @@ def _killed(stream: Nights, night: int, at: int) -> int:
 
 
 @pytest.mark.slow
-def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path):
+@pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
+def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, changes):
     """200 kills with DBERN_FAULTS=all, else 10, in the nights of a year; each until one lives."""
     wanted, kills, random = 200 if ALL else 10, 0, np.random.default_rng(11)
-    whole, torn = Nights(tmp_path / "whole"), Nights(tmp_path / "torn")
+    whole, torn = (Nights(tmp_path / name, changes=changes) for name in ("whole", "torn"))
     for stream in (whole, torn):
         stream.folder.mkdir()
         stream.grant()
     for night in range(-365, 0):  # all of 2025
         if kills >= wanted and night % 3 == -365 % 3:  # the last block is closed
             break
-        rows = random.uniform(0, 10, 50)
+        rows, who = random.uniform(0, 10, 50), random.integers(15, size=50) if changes else None
         for stream in (whole, torn):
-            stream.write(night, rows)
+            stream.write(night, rows, who=who)
         calls = _killed(whole, night, 0)
         assert calls, "the night was released"
         while not _killed(torn, night, int(random.integers(1, calls))):
@@ -459,6 +461,9 @@ def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path):
     assert kills >= wanted
     assert torn.spent() == "epsilon 1"
     assert torn.states() == whole.states()
+    if changes:  # its own key is there until its horizon is over, or it is given up
+        with torn.ledger() as ledger:
+            ledger.abandon("trips", "trips")
     assert not list(torn.folder.glob("ledger.db*keys*/*"))
     for path in sorted(whole.output.rglob("*")):
         if path.is_file():

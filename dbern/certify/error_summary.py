@@ -12,7 +12,7 @@ from dbern.system import format_number
 
 _EVEN = (
     "told by the release; for evenly spread records ",
-    "told place by place by interval(); for evenly spread records, away from the bounds, ",
+    "interval() tells it place by place; for evenly spread records, away from the bounds, ",
 )
 
 
@@ -80,9 +80,10 @@ class ErrorSummary:
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
         confidence = f"with probability {1 - self.beta:g}"
-        expected, these = "not predicted value by value", "what is promised for any database"
+        expected = "no error of a single value is predicted"
+        these = "what is promised for any database"
         if self.pointwise:
-            these = f"told place by place by {'interval' if self.on_lattice else 'regression'}()"
+            these = f"{'interval' if self.on_lattice else 'regression'}() tells it place by place"
         if self.expected is not None:
             amount = _plain(Decimal(f"{self.expected:.3g}"))
             expected = f"about {amount}{self.unit}{self._share(self.expected)}, for typical data"

@@ -520,7 +520,7 @@ def test_a_promise_that_a_constant_makes_is_called_empty():
     ).promises
     assert told.empty
     words = dict(told.lines())
-    assert words["these data"].startswith("told place by place")
+    assert words["these data"].startswith("interval() tells it place by place")
     assert "20000 of the response" in words["any database"]
     assert "whatever epsilon is" in words["any database"]
 
@@ -577,7 +577,7 @@ def test_no_error_of_a_function_that_data_may_leave_open_is_promised(target, que
     assert told.empty
     words = dict(told.lines())
     assert words["any database"].startswith("empty: a constant is never off by more than 4 of the")
-    assert words["these data"].startswith(f"told place by place by {question}")
+    assert words["these data"].startswith(f"{question} tells it place by place")
     with pytest.raises(SpecError, match="leave all values open"):
         smallest_epsilon(spec, 1.0)
 

@@ -193,11 +193,11 @@ def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
 
 def _cells_note(target: Target | None, domain: Domain) -> str:
     """Return why cells make an interval wide, and what makes it narrower."""
-    smoothed = 'target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
+    smoothed = 'with target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     anywhere = [axis.name for axis in domain.axes if axis.multiples is None]
     rounded = " and, where rows stand at few values, [data.resolution] {} = .."
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
-        f"Narrower: {smoothed}a density or regression released with [mechanism] "
+        f"It is narrower {smoothed}where a density or regression is released with [mechanism] "
         f'questions = ["mass", "quantile"]{rounded.format(anywhere[0]) if anywhere else ""}'
     )

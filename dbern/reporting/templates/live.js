@@ -18,13 +18,11 @@ document.addEventListener("DOMContentLoaded", async () => {
     box: axes.map((_, i) => (i === 2 ? [0, 1] : [0.3, 0.7]).map((part) => ends(i)[0] + part * ends(i)[1])),
   };
 
-  // Of a function that is linear between lattice values: the two around y, and how far y is between them.
-  const step = (y, k) => [Math.min(k - 1, Math.floor(y * k)), y * k - Math.min(k - 1, Math.floor(y * k))];
   // C(k, v) y^v (1 - y)^(k - v) for all v, from the nearer end; hats where the function is linear.
   const basis = (y, k) => {
     if (facts.linear) {
-      const hats = new Float64Array(k + 1), [at, part] = step(y, k);
-      hats.set([1 - part, part], at);
+      const hats = new Float64Array(k + 1), at = Math.min(k - 1, Math.floor(y * k));
+      hats.set([1 - (y * k - at), y * k - at], at);
       return hats;
     }
     const near = Math.min(y, 1 - y), found = new Float64Array(k + 1);
@@ -40,15 +38,8 @@ document.addEventListener("DOMContentLoaded", async () => {
   const matrix = (i) => arrays[facts.matrices[i]];
   const degree = (i) => matrix(i).length / facts.shape[i] - 1;
   const weights = (i, y) => times(basis(y, degree(i)), matrix(i), facts.shape[i]);
-  // The integral of the basis from 0 to y: (b_{v+1,k+1} + .. + b_{k+1,k+1}) / (k + 1); of hats by trapezoids.
+  // The integral of the basis from 0 to y: (b_{v+1,k+1} + .. + b_{k+1,k+1}) / (k + 1). Pages without bins use it, and have no hats.
   const below = (i, y) => {
-    if (facts.linear) {
-      const k = degree(i), found = new Float64Array(k + 1), [at, part] = step(y, k);
-      for (let v = 0; v < at; v++) { found[v] += 0.5 / k; found[v + 1] += 0.5 / k; }
-      found[at] += part * (1 - part / 2) / k;
-      found[at + 1] += part ** 2 / 2 / k;
-      return times(found, matrix(i), facts.shape[i]);
-    }
     const k = degree(i), next = basis(y, k + 1), found = new Float64Array(k + 1);
     for (let v = k, tail = 0; v >= 0; v--) found[v] = (tail += next[v + 1]) / (k + 1);
     return times(found, matrix(i), facts.shape[i]);

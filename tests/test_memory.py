@@ -164,6 +164,7 @@ def listed(project, files, **changes):
     return np.array([cost.client_bytes, cost.worker_bytes, cost.thread_bytes])
 
 
+@pytest.mark.slow
 def test_files_row_groups_and_columns_are_planned_for(project):
     few = listed(project, [FileFacts("a", 1, (400_000,), 2)])
     groups = listed(project, [FileFacts("a", 1, (4,) * 100_000, 2)]) - few
@@ -224,6 +225,7 @@ def test_a_filter_is_read_too_and_planned_for(project):
     assert dbern.plan(spec).cost.thread_bytes == plain.thread_bytes + more
 
 
+@pytest.mark.slow
 def test_workers_with_too_little_memory_are_refused_before_any_read(project, client, monkeypatch):
     spec = project.spec()
     needed = dbern.plan(spec).cost.memory(2)
@@ -238,6 +240,7 @@ def test_workers_with_too_little_memory_are_refused_before_any_read(project, cli
     assert dbern.release(spec, client=client).url
 
 
+@pytest.mark.slow
 def test_workers_are_asked_what_they_offer(client):
     (offer,) = workers.answers(client, workers._say_offer).values()
     assert offer["threads"] == 2

@@ -233,6 +233,7 @@ def test_a_package_that_lacks_or_holds_anything_else_is_refused(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_what_is_installed_is_followed_to_its_ends():
     found = dist.installed("dbern[report]")
     assert {"numpy", "zarr", "Jinja2", "MarkupSafe"} <= set(found)

@@ -74,6 +74,7 @@ class Unclamped(Amounts):
     clamped: ClassVar[bool] = False
 
 
+@pytest.mark.slow
 def test_a_strangers_learner_passes_and_is_forgotten():
     found = search(Amounts, REGRESSION)
     assert not found.found

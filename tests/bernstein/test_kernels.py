@@ -49,6 +49,7 @@ def test_largest_sums_bound_every_position_and_are_tight(name, bandwidth):
             assert found * (1 - 1e-12) <= bound <= tight * found, (k, power)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["gaussian"], KINKED], ids=["gaussian", "kinked"])
 @given(
     data=st.data(),

@@ -122,6 +122,7 @@ def users(rows, n, neighbors="replace-one"):
 ROWS = [(5, 1), (5, 2), (5, 5), (5, 8), (3, 100), (1, 2)]  # n, rows of a unit
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n", "rows"), ROWS)
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
 @pytest.mark.parametrize("signed", [False, True])
@@ -369,6 +370,7 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
     np.testing.assert_allclose(finer, terms @ series.coefficients, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("k", "width", "count"), [((40,), 0.1, 801), ((30, 24), 0.3, 101), ((12,) * 3, 0.4, 31)]
 )

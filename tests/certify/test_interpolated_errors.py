@@ -80,7 +80,7 @@ def test_nor_by_any_other_matrix(name, bandwidth, k, cells, degree, public, seed
     assert exceeded(kernel, bins, public) <= ROUNDING
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(("bandwidth", "k", "cells", "degree"), SIZES[:4])
 @pytest.mark.parametrize("counted", [None, (40, 1)])

@@ -91,6 +91,7 @@ def test_0_for_the_whole_story(project, run, queries):
     assert re.search(r"remaining +epsilon 2", ran.out)
 
 
+@pytest.mark.slow
 def test_shapes_are_asked_for_and_named(released, run, queries):
     asked = ("query", "out.zarr", queries, "--shape", "normalized", "--shape", "nonnegative")
     ran = run(*asked, "--out", "a.parquet", "--json")
@@ -162,6 +163,7 @@ def test_wrong_keys_are_all_named_with_what_to_write(project, run):
     run("release", "release.toml").refused(2, said)
 
 
+@pytest.mark.slow
 def test_3_says_spent_requested_and_remaining(released, run):
     released.spec(release={"name": "second", "output": "b.zarr"}, budget={"epsilon": "2.5"})
     ran = run("release", "release.toml")
@@ -329,6 +331,7 @@ def test_a_usage_error_is_one_json_object_too(project, run, arguments):
     assert (ran.code, ran.json["exit_code"]) == (2, 2)
 
 
+@pytest.mark.slow
 def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch):
     monkeypatch.setattr(progress, "_LINE_SECONDS", -1.0)
     loud = run("release", "release.toml")
@@ -341,6 +344,7 @@ def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch
     assert run("show", "nothing", "--quiet").err != ""
 
 
+@pytest.mark.slow
 def test_a_partition_fills_name_output_and_source(project, run):
     data = project.folder / "data"
     for day in ("2026-11-19", "2026-11-20"):

@@ -18,6 +18,7 @@ GRANT = ("ledger", "grant", *LEDGER, "--epsilon", "1", "--delta", "1e-6", "--acc
 SMALL = {"dataset": "zcdp", "epsilon": "0.1", "delta": "1e-7"}
 
 
+@pytest.mark.slow
 def test_releases_are_charged_their_rho(project, run):
     assert run(*GRANT).code == 0
     project.spec(budget=SMALL, mechanism={"noise": "discrete-gaussian"})
@@ -50,6 +51,7 @@ def test_advanced_composition_cannot_pay_in_zcdp(project, run):
     assert not project.output.exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_release_in_zcdp_is_charged_once(project, run, monkeypatch):
     assert run(*GRANT).code == 0
     project.spec(budget=SMALL, mechanism={"noise": "discrete-gaussian"})
@@ -150,6 +152,7 @@ def test_a_budget_that_runs_low_is_3_and_named(project, run):
     run(*status, "--warn-below", "0.3").refused(2)
 
 
+@pytest.mark.slow
 def test_low_is_judged_by_what_the_account_counts_and_by_delta_too(project, run):
     assert run(*GRANT).code == 0  # rho 0.0244, of which the release below takes 0.005
     project.spec(budget={"dataset": "zcdp", "epsilon": "0.1"})

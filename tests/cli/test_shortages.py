@@ -54,6 +54,7 @@ def test_other_failures_are_not_taken_for_that(error):
     assert shortage_of(error) is None
 
 
+@pytest.mark.slow
 def test_libraries_are_not_loaded_where_they_would_try_for_ever():
     """OpenBLAS asks again and again for memory that it does not get."""
     code = (

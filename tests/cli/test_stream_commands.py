@@ -52,6 +52,7 @@ def refused(run):
     return release
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("night", "changes", "code", "says"),
     [
@@ -82,6 +83,7 @@ def test_a_horizon_that_is_longer_than_the_accounts_period(folder, refused, peri
     assert stream.states() == {}
 
 
+@pytest.mark.slow
 def test_a_night_that_comes_twice_is_done_already(nights, run):
     before = nights.states(), nights.spent(), objects(nights.output)
     ran = run("release", "stream.toml", "--partition", "2026-01-02", project=nights)
@@ -90,6 +92,7 @@ def test_a_night_that_comes_twice_is_done_already(nights, run):
     assert (nights.states(), nights.spent(), objects(nights.output)) == before
 
 
+@pytest.mark.slow
 def test_a_file_that_changed_after_its_night_closed(nights, run):
     """The night that closes the block is published, the block is not, until the file is back."""
     path = nights.folder / "data" / "2026-01-01" / "a.parquet"
@@ -109,6 +112,7 @@ def test_a_file_that_changed_after_its_night_closed(nights, run):
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_a_night_that_never_comes_is_a_file_without_rows(nights, run):
     """Nothing was begun that could be abandoned; its block and its totals wait for it."""
     missing, last = (nights.folder / "data" / f"2026-01-0{day}" / "a.parquet" for day in (3, 2))
@@ -126,6 +130,7 @@ def test_a_night_that_never_comes_is_a_file_without_rows(nights, run):
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_a_plan_says_when_the_horizon_ends(nights, run):
     out = run("plan", "stream.toml", project=nights).out
     assert "its first night is the one that is released first; a later night is another" in out

@@ -36,6 +36,7 @@ def impatient(monkeypatch):
     monkeypatch.setattr("dbern.cluster.connection._CONNECT_SECONDS", 0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
     with pytest.raises(EnvironmentRefusedError, match="No scheduler answers at tcp") as caught:
@@ -46,6 +47,7 @@ def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
     assert dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1").notes  # it is published
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client, monkeypatch):
     with monkeypatch.context() as patch:
@@ -253,6 +255,7 @@ def test_a_scheduler_without_tls_is_told(mixed):
         cluster(local.scheduler_address.replace("tcp", "tls")).__enter__()
 
 
+@pytest.mark.slow
 def test_certificates_in_memory_will_do():
     security = Security.temporary()
     with (

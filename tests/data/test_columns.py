@@ -34,6 +34,7 @@ def decimals(draw):
     return kind(precision, scale), unscaled, scale
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.integers(0, 1), max_size=20), st.integers(0, 21), st.integers(0, 9))
 def test_plain_numbers_are_what_arrow_makes_of_them_null_is_nan(values, first, length):
     for kind in (pa.float64(), pa.float32(), pa.int8(), pa.uint64(), pa.bool_()):
@@ -46,6 +47,7 @@ def test_plain_numbers_are_what_arrow_makes_of_them_null_is_nan(values, first, l
     assert np.isnan(numbers(pa.nulls(3))).all()
 
 
+@pytest.mark.slow
 @given(decimals(), st.integers(0, 3))
 def test_decimals_are_the_nearest_floats_or_next_to_them(case, skipped):
     kind, unscaled, scale = case

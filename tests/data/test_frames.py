@@ -190,6 +190,7 @@ def spooled(project) -> Path:
     return project.ledger_path.with_name("ledger.db.staging") / name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(project):
     table = table_of(project)
@@ -436,6 +437,7 @@ def test_a_dask_frame_is_counted_in_this_process(project):
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
 
 
+@pytest.mark.slow
 def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
     frame = dask_of(table_of(project)).repartition(npartitions=11)
     with pytest.raises(SpecError, match="share steps"):
@@ -443,6 +445,7 @@ def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
 
 
+@pytest.mark.slow
 def test_a_dask_frame_whose_partitions_share_steps_is_refused_unless_persisted(client):
     """Each partition's graph runs alone, and a shuffle by chance would deal the rows out anew."""
     frame = pytest.importorskip("dask.dataframe").from_pandas(
@@ -528,6 +531,7 @@ def test_partitions_that_are_not_as_told_are_told_without_a_value(project):
     assert "private" not in "".join(traceback.format_exception(told.value))
 
 
+@pytest.mark.slow
 def test_passes_over_all_records_need_files(project):
     spec = project.spec(
         data={**NO_FILES, "n": 240},

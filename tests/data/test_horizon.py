@@ -23,6 +23,7 @@ def horizons(draw: st.DrawFn) -> Horizon:
     return Horizon(FIRST, count, tuple(levels))
 
 
+@pytest.mark.slow
 @given(horizons())
 def test_every_night_is_in_one_node_of_each_level(horizon):
     counts = Counter((node.level, night) for node in horizon.nodes() for night in node.nights)

@@ -90,6 +90,7 @@ def difficult(low, high, step):
 # --- Rounding
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", AXES)
 def test_records_are_rounded_as_exact_fractions_are(name):
     values = difficult(*AXES[name])
@@ -118,6 +119,7 @@ def test_floats_that_stand_for_multiples_stay(name):
     assert np.abs(multiples.positions - nominal).max() <= multiples.deviation + 2.0**-51
 
 
+@pytest.mark.slow
 def test_as_many_multiples_as_are_available_are_rounded_to_in_seconds():
     multiples = axis_of(0.0, float(1 << 20), 1.0).multiples
     values = beside(np.arange(0.5, 2000)) * 500
@@ -159,6 +161,7 @@ def state_of(spec, batches):
     return counters, counters.count(batches, SALT)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("outside", ["drop", "clamp"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_counts_are_those_of_records_that_were_rounded_before(name, outside, tmp_path):
@@ -277,6 +280,7 @@ def test_steps_of_rounded_rows_are_exact_where_a_bin_is_at_each(name, between):
     assert (envelope.upper - envelope.lower).max() <= 8 * splines.cells * multiples.deviation
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
 @pytest.mark.parametrize("cells", [7, 40, 73, 200])
 @pytest.mark.parametrize("name", ["halves", "whole numbers", "one step", "far from zero"])
@@ -340,6 +344,7 @@ def released(rows, low, high, step, key=None, mechanism=None):
 FARES = np.round(np.random.default_rng(2).gamma(2.2, 6, 4000).clip(0, 100) * 2) / 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_boxes_of_rounded_rows_are_exact_without_noise():
     raw = FARES + np.random.default_rng(3).uniform(-0.2, 0.2, len(FARES))
@@ -355,6 +360,7 @@ def test_boxes_of_rounded_rows_are_exact_without_noise():
         assert d.quantile(level).value == exact
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_boxes_under_a_condition_are_met_with_both_ends():
     d = released(FARES, 0.0, 100.0, 0.5).distribution()
@@ -385,6 +391,7 @@ def test_answers_say_that_rows_are_rounded():
     assert asked[0].to_dataset().attrs["question"].endswith("of rows rounded to 0.5")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_quantiles_of_rounded_rows_are_multiples():
     d = released(FARES, 0.0, 100.0, 0.5, 5).distribution()
@@ -443,6 +450,7 @@ def test_bins_that_a_density_wants_answer_for_rounded_rows_too(key):
         assert answer.low <= exact <= answer.high
 
 
+@pytest.mark.slow
 def test_axes_that_are_no_multiples_and_conditions_on_those_that_are():
     """Two axes: the answers of both, and of one under a condition on the other."""
     rng = np.random.default_rng(8)
@@ -471,6 +479,7 @@ def test_axes_that_are_no_multiples_and_conditions_on_those_that_are():
 # --- Stores
 
 
+@pytest.mark.slow
 def test_a_release_keeps_what_its_axes_count_in(project, client, capsys):
     project.write({"x": [1.0, 2.2, 2.3, 9.0], "y": [0.0] * 4}, files=1)
     project.grant()

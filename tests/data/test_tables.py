@@ -65,6 +65,7 @@ def coefficients(helpers, project):
     return {name: text for name, text in found.items() if "/coefficients/c/" in name}
 
 
+@pytest.mark.slow
 def test_a_table_is_released_as_the_floats_it_stands_for(project, client, fixed, helpers):
     table = rich()
     typed = released(project, client, "typed", table, BOUNDS, KEPT)

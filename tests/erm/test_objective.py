@@ -134,6 +134,7 @@ def slope_by_definition(loss, label, prediction) -> np.longdouble:
     return np.clip(prediction - label, -np.longdouble(loss.threshold), loss.threshold)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize(("loss", "kind"), SEPARATE)
 def test_minimizers_of_other_losses_are_where_the_gradient_is_zero(loss, kind, solve):
@@ -186,6 +187,7 @@ def test_constants_of_losses_are_bounds_and_are_attained(loss, kind):
         assert 0.99 * bound < values.max() <= bound * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_a_certificate_bounds_the_distance_of_any_state():
     rng = np.random.default_rng(2)
     features, labels = records(60, 1, rng)

@@ -33,6 +33,7 @@ def test_words_are_the_mac_of_each_record_by_itself(width):
         assert int(word) == int.from_bytes(mac[:8], "little")
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 1000), cut=st.integers(0, 40), width=st.integers(1, 5))
 def test_words_do_not_depend_on_order_partition_or_other_records(seed, cut, width):
     values = records(40, width, seed)

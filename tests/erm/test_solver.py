@@ -245,6 +245,7 @@ def test_equal_records_are_one_of_more_weight():
     np.testing.assert_allclose(merged(GRID), alone(GRID), atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_gram_matrix_too_large_to_keep_is_recomputed(monkeypatch):
     points, labels = sample(1100)
     risk = risk_of("logistic", "gaussian", 5.0, 1100)

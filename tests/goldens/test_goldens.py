@@ -151,6 +151,7 @@ def test_a_wider_band_and_a_wrong_quantile_are_named(tmp_path: Path, capsys):
 # --- Plans
 
 
+@pytest.mark.slow
 def test_plans_are_those_that_are_committed():
     """A few of them: kernels, axes, with a delta and without."""
     few = plans.committed()[::43]

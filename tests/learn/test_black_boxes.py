@@ -74,6 +74,7 @@ CLASSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_certificate_of_each_class_holds_without_noise(project, client, name):

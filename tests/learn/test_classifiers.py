@@ -764,7 +764,7 @@ def prepared(project):
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize("place", ["seal", "publish", "stage"])
 def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monkeypatch, place):

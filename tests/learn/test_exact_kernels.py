@@ -98,7 +98,7 @@ def bump(x, y):
     return np.exp(-np.square((x[:, None, :] - y) / WIDTH).sum(axis=-1) / 2)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize(("axes", "k", "near", "slopes"), [(2, 10, 1.6, 5), (3, 6, 1.2, 4)])
 def test_a_gaussian_of_one_s_own_errs_by_nearly_what_ours_does(axes, k, near, slopes, monkeypatch):
     """Its curvature is what does it; ours is a sum of translates as well, and less by that."""

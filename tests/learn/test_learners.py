@@ -66,6 +66,7 @@ def test_any_order_and_partition_gives_the_same_integers(name):
 # --- the model without noise -------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MODELS]
 )
@@ -117,6 +118,7 @@ def test_elsewhere_there_is_no_class_and_many_learners_have_no_probabilities(
         assert synopsis.predict(elsewhere).tolist() == [None, None, *of_two]
 
 
+@pytest.mark.slow
 def test_a_release_of_groups_answers_grids_tables_and_dask(exact_release, tmp_path):
     _, synopsis, _ = released(exact_release, CASES["groups"], table(50), k=60)
     values = synopsis(POINTS)
@@ -148,6 +150,7 @@ def without_noise_of_the_mean(synopsis, **none):
     return replace(synopsis.combination, **none).values(parts)
 
 
+@pytest.mark.slow
 def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release):
     _, synopsis, records = released(exact_release, CASES["regression"], table(), k=60)
     exact = weighted_mean(*records)
@@ -157,6 +160,7 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release)
     assert (high - low).max() <= 4.0
 
 
+@pytest.mark.slow
 def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_release):
     case = CASES["regression"]
     _, synopsis, records = released(exact_release, case, table(), "binned-laplace", k=60)
@@ -168,6 +172,7 @@ def test_bins_draw_a_regression_to_the_mean_of_the_clamped_responses(exact_relea
     assert (np.abs(synopsis(POINTS) - plain) > 1e-6).any()
 
 
+@pytest.mark.slow
 def test_regressions_of_groups_are_those_of_each_group_alone(exact_release, tmp_path):
     case = CASES["regressions"]
     _, synopsis, (x, response, groups) = released(exact_release, case, table(), k=60)

@@ -48,6 +48,7 @@ def table(n=400):
     return {"x": x, "y": y, "minutes": np.clip(20 + 3 * x - 8 * y + rng.normal(0, 4, n), 0, 60)}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("noiseless")
 def test_a_release_without_noise_is_least_squares(project, client):
     columns = table()

@@ -241,6 +241,7 @@ def largest(places, responses, others, max_gap, measure=measured):
 EIGHTHS = [Fraction(i, 8) for i in range(8)]
 
 
+@pytest.mark.slow
 def test_no_replacement_moves_the_measure_beyond_the_bound():
     """Every database of three records at five places, and whatever replaces one."""
     for max_gap in (Fraction(1, 8), Fraction(1, 4)):
@@ -390,6 +391,7 @@ def test_noise_is_in_proportion_to_the_gap():
     assert one.function == pytest.approx(2 * half.function, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_the_table_compares_bins_and_by_name_lattice_values(monkeypatch):
     monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     bins, lattices = (tradeoff(GAPS.spec(1, 1000, noise)) for noise in ("auto", "laplace"))

@@ -96,6 +96,7 @@ def test_a_guarantee_without_a_rho_is_refused(zcdp):
     zcdp.reserve(request("r", "0.01", "1e-9", dataset="trips"))  # basic composition takes it
 
 
+@pytest.mark.slow
 def test_a_zcdp_refusal_tells_both_amounts_and_its_command_mends_it(zcdp):
     zcdp.reserve(request("one"))
     zcdp.spend(zcdp.begin_reading(zcdp.reserve(request("two", "0.15"))), bytes(32))
@@ -240,6 +241,7 @@ def test_a_zcdp_budget_is_renewed_by_period(ledger, clock):
     assert (status.reserved.rho, status.earlier.rho) == (Fraction(1, 50), Fraction(1, 50))
 
 
+@pytest.mark.slow
 @given(st.datetimes().filter(lambda moment: moment.year > 1), st.sampled_from(PERIODS))
 def test_a_period_is_that_of_the_calendar(moment, period):
     label = period_of(f"{moment:%Y}".rjust(4, "0") + f"-{moment:%m-%d}T00:00:00+00:00", period)

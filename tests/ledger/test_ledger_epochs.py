@@ -62,6 +62,7 @@ def restores(ledger):
 sqlite_only = pytest.mark.parametrize("database", ["sqlite"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("database", ["postgresql"])  # SQLite's readers hold up who commits
 @pytest.mark.parametrize("asked", ["require_account", "is_pending"])
 def test_a_commit_beside_a_read_is_no_restored_database(ledger, ask, url, monkeypatch, asked):

@@ -165,6 +165,7 @@ def killed(python, url, place, step):
     assert process.returncode == -9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "state"),
     [("commit(ledger.find('trips', 'density'), 'digest')", "committed"),
@@ -183,6 +184,7 @@ def test_a_kill_between_state_and_key_is_mended_by_the_next_opening(
     assert list(keys.with_name("ledger.db.staging").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_kill_between_key_and_row_charges_nothing(ledger, url, keys, python):
     reserve = "reserve(Request('trips', 'density', Budget.parse('0.4')))"
     killed(python, url, "statements.add_release", reserve)

@@ -204,6 +204,7 @@ def test_a_locked_release_is_waited_for_and_said_so_once(ledger, held, url):
     assert order == ["waiting", "first", "second"]
 
 
+@pytest.mark.slow
 def test_the_lock_dies_with_its_process(ledger, held, url, python):
     script = (
         "import sys, time\n"

@@ -76,7 +76,7 @@ def off_by(part, point, weight, add=add_rows_compiled) -> Fraction:
     return largest
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [1, 2])
 @pytest.mark.parametrize("degree", BIN_RESOLUTIONS)
 @given(point=st.tuples(positions, positions), weight=st.sampled_from([1.0, -1.0, 0.3]))

@@ -74,6 +74,7 @@ bandwidths = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(KINKED), bandwidths, st.integers(1, 40), st.floats(0.0, 200.0))
 def test_every_kink_is_an_edge_up_to_half_a_unit_of_a_float(name, bandwidth, k, density):
     kernel = kernel_of(name, bandwidth)

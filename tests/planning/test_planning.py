@@ -91,6 +91,7 @@ def test_noise_is_calibrated_to_the_planned_sensitivity(epsilon, n):
     assert planned.charge.epsilon == exact
 
 
+@pytest.mark.slow
 def test_three_axes_are_counted_at_a_lower_degree_where_a_higher_one_gains_little():
     planned = density_plan((0.1,) * 3, (20,) * 3, h=4, n=10**7, noise="auto")
     assert {axis.degree for axis in planned.components[0].strategy.bins} == {5}
@@ -283,6 +284,7 @@ def test_a_refusal_of_narrow_bandwidths_names_the_least_that_fit(bandwidths, ker
     assert _refused(least, kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "kernel", "bandwidth"),
     [(1, "triangle", 0.1), (1, "laplace", 0.05), (1, "gaussian", 0.05), (2, "gaussian", 0.1)],
@@ -301,6 +303,7 @@ def test_functions_of_narrow_kernels_are_lines_where_k_and_h_are_open(axes, kern
     assert lines.outlook.expected < 0.7 * polynomials.outlook.expected
 
 
+@pytest.mark.slow
 def test_a_plan_says_when_more_is_missed_than_noise_adds():
     def planned(kernel, bandwidth, epsilon, **mechanism):
         changes = wide([bandwidth], kernel, 20_000, **mechanism)
@@ -487,6 +490,7 @@ def test_a_plan_tells_three_errors_in_this_order():
     assert ReleasePlan.from_dict(old).certificate == one.certificate
 
 
+@pytest.mark.slow
 def test_what_is_expected_is_what_the_choice_predicts():
     """Of typical data, whatever the plan aims at: the choice and what its lattice misses."""
     spec = spec_of(mechanism=BINNED)
@@ -561,6 +565,7 @@ def test_advice_on_an_error_names_keys_that_the_learner_has(changes, keys):
     assert str(refused.value).endswith(f"Write a larger {keys}")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("no_files")
 @pytest.mark.parametrize(
     ("target", "question"),
@@ -609,6 +614,7 @@ def test_an_error_that_a_plan_does_not_tell_is_not_aimed_at():
         smallest_epsilon(spec_of(), 1.0, about="these-data")
 
 
+@pytest.mark.slow
 def test_a_plan_with_a_delta_says_where_noise_without_one_errs_less():
     """It is not taken: in zCDP it would cost twenty times as much."""
 

@@ -97,6 +97,7 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
         plan_files(spec, dbern.planning.planner.footers(spec))
 
 
+@pytest.mark.slow
 def test_what_the_bins_beside_a_number_become_for_their_rows_is_looked_at_too(project, monkeypatch):
     """The number of `tune` has its part whatever `bind` gives the bins."""
     spec = project.spec(mechanism={"tune": "0.1", "noise": "auto", "k": "auto", "h": "auto"})

@@ -16,6 +16,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import exact
 
 
+@pytest.mark.slow
 @given(content=spec_sections())
 @settings(max_examples=40)
 def test_toml_and_keywords_give_the_same_spec(content, tmp_path_factory):
@@ -251,6 +252,7 @@ def test_all_wrong_keys_are_named_at_once():
     assert sorted(keys) == ["budget.epsilon", "data.n", "release.name"]
 
 
+@pytest.mark.slow
 @given(content=spec_sections(), data=st.data())
 def test_any_key_misspelt_is_refused_by_name(content, data):
     section = data.draw(st.sampled_from(sorted(content)))

@@ -299,6 +299,7 @@ def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(
     np.testing.assert_array_equal(asked(), of_bins if banded else at_band)
 
 
+@pytest.mark.slow
 def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
     _, plan = one
     _, free = planned(tune="0")

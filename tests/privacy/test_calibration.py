@@ -196,6 +196,7 @@ def test_floor_log2_next_to_powers() -> None:
         assert found == (exponent - 1, exponent, exponent)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 10**6), st.fractions(Fraction(1, 10**9), Fraction(9, 10)))
 def test_tail_is_the_smallest_bound(scale: int, coefficients: int, beta: Fraction) -> None:
     noise = LaplaceNoise(scale, -3, 1)

@@ -75,6 +75,7 @@ def test_agrees_with_the_twin_at_any_scale(scale, values):
     assert ours == theirs
 
 
+@pytest.mark.slow
 def test_rare_paths_agree_with_the_twin():
     first, deep = int(INVERSE_E * 2**32), int(INVERSE_E * 2**96) % 2**64
     special = [(digit << 32) | digit for digit in (first, 2**31, 2**32 // 3)]

@@ -84,7 +84,7 @@ def test_matches_the_twin_in_a_later_block(law: Noise) -> None:
     assert WHOLE[law][start : start + count].tolist() == expected
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @every_law
 @settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.integers(0, SIZE), max_size=6))

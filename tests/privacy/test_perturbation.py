@@ -28,6 +28,7 @@ def draws(law: Perturbation, count: int) -> np.ndarray:
     return np.array([law.draw(KeyStream(bytes(32), block))[0] for block in range(count)])
 
 
+@pytest.mark.slow
 def test_the_law_is_a_gamma_norm_over_a_box():
     drawn = draws(LAW, 600) / LAW.radii
     norms = np.abs(drawn).max(axis=1)
@@ -61,6 +62,7 @@ def test_the_law_of_lists_is_a_gamma_norm_over_a_product_of_cross_polytopes():
     assert abs(norm - largest) <= law.error(largest) < 1e-8 * law.scale
 
 
+@pytest.mark.slow
 def test_both_cells_beside_zero_are_drawn_and_cells_are_geometric(monkeypatch):
     monkeypatch.setattr(perturbation, "_CELLS", 1)
     law = Perturbation((1.0,), 1.0)
@@ -225,6 +227,7 @@ def test_no_neighbours_densities_part_by_more_than_is_charged(axes, outputs, eps
         assert worst > (0.6 if axes else 0.4) * allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_no_neighbours_with_categories_part_by_more_than_is_charged(outputs):
     """Numbers and lists have a norm each, and a record moves the gradient by 2 in either."""
@@ -431,6 +434,7 @@ def test_slope_and_curvature_part_neighbours_by_what_is_charged_and_no_more(list
     assert 0.999 * float(charge) < worst <= float(charge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 5])
 def test_units_of_tied_rows_part_by_no_more_than_is_charged(rows):
     def moved(weight: float) -> Fraction:

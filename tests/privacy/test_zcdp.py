@@ -101,6 +101,7 @@ def test_no_integer_shift_beats_the_conversion(sigma: int, shift: int, epsilon: 
     assert true_delta(sigma, shift, epsilon) <= bound + Fraction(1, 10**50)  # the sum's own error
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(POSITIVE, st.just(Fraction(0)) | EPSILONS)
 def test_delta_is_the_infimum_over_orders(rho: Fraction, epsilon: Fraction) -> None:
@@ -137,6 +138,7 @@ def test_rho_for_is_the_largest(epsilon: Fraction, delta: Fraction) -> None:
     assert _delta_of(rho * (1 + Fraction(1, 10**20)), epsilon) > delta
 
 
+@pytest.mark.slow
 def test_rho_for_at_the_ends() -> None:
     for epsilon in (Fraction(1, 10**9), Fraction(10**9)):
         for delta in (Fraction(1, 10**4000), Fraction(999_999, 10**6)):
@@ -235,6 +237,7 @@ def test_calibration(
         assert g * g <= wanted < 4 * g * g
 
 
+@pytest.mark.slow
 @given(st.integers(1, 60), st.integers(1, 10**6), st.fractions(Fraction(1, 10**9), Fraction(9, 10)))
 def test_tail_holds_for_the_exact_law(sigma: int, coefficients: int, beta: Fraction) -> None:
     m = gaussian_tail(sigma, coefficients, beta)

@@ -28,6 +28,7 @@ def b_spline(x: Fraction, degree: int) -> Fraction:
     return (x * left + (degree + 1 - x) * right) / degree
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(cells=st.integers(1, 30), degree=st.integers(0, 7), position=st.fractions(0, 1).map(float))
 def test_weights_are_b_splines(cells, degree, position):

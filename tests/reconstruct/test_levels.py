@@ -107,6 +107,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 ROWS = np.random.default_rng(5).beta(2, 4, 20_000)
 
 
+@pytest.mark.slow
 def test_a_plan_takes_both_levels_where_the_function_errs_hardly_more():
     (both,) = plan_files(spec(len(ROWS)), ()).components
     assert both.maps[0].levels is not None
@@ -184,6 +185,7 @@ def answers(counted, name, keys, beta):
         yield np.asarray(told.low), exact, np.asarray(told.high)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_answers_hold(counted, name):
     for low, exact, high in answers(counted, name, range(1, 4), 1e-6):

@@ -45,6 +45,7 @@ def least_variance(published, window, empty):
     return dict(zip(nodes, np.linalg.pinv(counts) @ wanted, strict=True))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(cases())
 def test_weights_count_the_window_just_once_with_the_least_variance(case):

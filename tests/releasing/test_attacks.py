@@ -21,6 +21,7 @@ from dbern.releasing import publish
 from dbern.releasing import run as releasing
 
 
+@pytest.mark.slow
 def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, monkeypatch):
     """A reserves; the operator abandons; D reserves the name with another spec; A must stop."""
     spec = project.spec()
@@ -44,6 +45,7 @@ def test_a_name_reserved_anew_before_the_lock_is_left_alone(project, client, mon
     assert not project.output.exists()
 
 
+@pytest.mark.slow
 def test_a_ledger_put_back_to_before_the_charge_draws_nothing(project, client, monkeypatch):
     """With its mark, so that nothing notices: as if a whole disk were put back."""
     spec = project.spec()

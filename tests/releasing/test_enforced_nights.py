@@ -64,6 +64,7 @@ def kept(stream: Nights, name: str = "trips") -> list[Path]:
     return [path for path in paths if release_id in str(path)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (3, 0, 5, 1, 4, 2)])
 def test_a_person_counts_in_the_first_nights_that_come_in_any_order(nights, order):
     for night in order:
@@ -74,6 +75,7 @@ def test_a_person_counts_in_the_first_nights_that_come_in_any_order(nights, orde
     ]
 
 
+@pytest.mark.slow
 def test_what_is_stated_alone_leaves_nobody_out(tmp_path, monkeypatch):
     monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
     stated = {**PEOPLE, "stream": {**PEOPLE["stream"], "enforce": False}}
@@ -84,6 +86,7 @@ def test_what_is_stated_alone_leaves_nobody_out(tmp_path, monkeypatch):
     assert set(stream.states().values()) == {"committed"}
 
 
+@pytest.mark.slow
 def test_rows_that_do_not_count_take_no_night(nights):
     """Out of bounds, null, or without an id."""
     for night, x in enumerate([11.0, np.nan]):
@@ -95,6 +98,7 @@ def test_rows_that_do_not_count_take_no_night(nights):
     ] * LIMIT + [False]
 
 
+@pytest.mark.slow
 def test_no_two_people_are_one(nights):
     """Ids beyond 2^53, of which the nearest float is one."""
     for night in range(NIGHTS):
@@ -103,6 +107,7 @@ def test_no_two_people_are_one(nights):
     assert all(counted(nights, night)[1] for night in range(NIGHTS))
 
 
+@pytest.mark.slow
 def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(BudgetLedger, "spend", _stop)
@@ -119,6 +124,7 @@ def _stop(*_rest: object, **_terms: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_night_that_was_interrupted_counts_by_the_block_that_it_wrote(nights, monkeypatch):
     """Nights in between have counted that block."""
     with monkeypatch.context() as patch:
@@ -141,6 +147,7 @@ def test_the_block_is_there_before_anything_is_sealed(nights, monkeypatch):
         nights.release(0)
 
 
+@pytest.mark.slow
 def test_a_night_at_once_counts_the_block_that_came_first(nights, monkeypatch):
     original = Staging.put_new
 
@@ -185,6 +192,7 @@ def nights_node():
     return spec.at(StreamNode("trips", horizon, Node(0, 0, 1)))
 
 
+@pytest.mark.slow
 def test_neighbours_lose_at_most_the_charge_over_all_nights(tmp_path):
     """A person more, with rows in every night: nights that do not count lose nothing."""
     spec, random = nights_node(), np.random.default_rng(3)
@@ -229,6 +237,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nights(tmp_path):
     assert max(losses[False]) > 1.0, "nobody left out would be found"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["block", "lost", "staging", "key"])
 def test_what_is_damaged_or_lost_stops_the_stream_until_it_is_ended(nights, damage):
     nights.release(0)
@@ -254,6 +263,7 @@ def test_what_is_damaged_or_lost_stops_the_stream_until_it_is_ended(nights, dama
     assert counted(nights, 1) == [True, True]
 
 
+@pytest.mark.slow
 def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
     stream = Nights(tmp_path, changes={**PEOPLE, "stream": {**PEOPLE["stream"], "horizon": 3}})
     stream.grant()
@@ -278,6 +288,7 @@ def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
     stream.release(1)
 
 
+@pytest.mark.slow
 def test_a_ledger_put_back_within_the_horizon_still_counts_what_it_forgot(nights):
     nights.release(0)
     backup = (nights.folder / "ledger.db").read_bytes()

@@ -32,6 +32,7 @@ def account(run):
     return found
 
 
+@pytest.mark.slow
 def test_the_attack_and_the_way_out(restored, run):
     assert account(run)["spent"] == "epsilon 0"  # what the backup says; epsilon 1 was spent
     restored.spec(release={"name": "again", "output": "again.zarr"}, budget={"epsilon": "3.0"})
@@ -68,6 +69,7 @@ def test_the_same_release_again_is_refused_too_and_then_known(restored, run):
     assert account(run)["spent"] == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_granting_and_abandoning_go_on_meanwhile(project, run, monkeypatch):
     backup = project.folder / "backup.db"
     with monkeypatch.context() as patch:
@@ -84,6 +86,7 @@ def test_granting_and_abandoning_go_on_meanwhile(project, run, monkeypatch):
     assert account(run)["remaining"] == "epsilon 3"
 
 
+@pytest.mark.slow
 def test_reconcile_more_keeps_spending_blocked(restored, run):
     assert run("ledger", "reconcile", *URL, "out.zarr", "--more", "--json").json["reconcile"]
     restored.spec(release={"name": "again", "output": "again.zarr"})
@@ -92,6 +95,7 @@ def test_reconcile_more_keeps_spending_blocked(restored, run):
     assert run("release", "release.toml").code == 0
 
 
+@pytest.mark.slow
 def test_an_operator_may_declare_it(project, run):
     assert run("release", "release.toml").code == 0
     shown = run("show", "out.zarr", "--json").json
@@ -118,6 +122,7 @@ def changed(root, manifest, key, *value):
     return root, whole.model_copy(update={"objects": objects}).text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["dataset", "ledger_id"])
 def test_a_synopsis_that_does_not_say_who_paid_reconciles_nothing(restored, run, key):
     root, manifest = restored.output / "zarr.json", restored.output / "manifest.json"

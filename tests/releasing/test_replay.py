@@ -223,6 +223,7 @@ def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
         assert changed == COUNTED, name
 
 
+@pytest.mark.slow
 def test_a_count_of_rows_is_caught(traces, monkeypatch):
     """As if the footers were counted, which is what planning does for replaced rows."""
     counted = "dbern.planning.planner.public_rows"
@@ -323,6 +324,7 @@ def test_a_planted_leak_is_caught(traces, monkeypatch, plant):
     assert LEAKS[plant] in differences(base, other)
 
 
+@pytest.mark.slow
 def test_no_log_holds_a_record_the_key_or_the_salt(project, run, client, fixed, caplog):
     log_everything(caplog)
     columns = {"x": [3.1415926535] * 60, "y": [0.2718281828] * 60}

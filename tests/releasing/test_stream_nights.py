@@ -47,6 +47,7 @@ def published(stream: Nights) -> list[str]:
 BLOCK = "2026-01-01.3-nights"
 
 
+@pytest.mark.slow
 def test_a_block_is_released_by_the_night_that_closes_it(nights):
     for night in range(8):
         out = nights.release(night)
@@ -68,6 +69,7 @@ def test_a_later_night_than_the_first_is_released_and_says_so(nights):
         dbern.open(out.url)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (0, 1, 1, 2)])
 def test_nights_come_in_any_order_and_again(nights, order):
     first = min(order[:1])
@@ -82,6 +84,7 @@ def test_nights_come_in_any_order_and_again(nights, order):
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_an_abandoned_night_stays_empty_and_its_block_counts_the_others(nights):
     nights.release(0)
     with pytest.MonkeyPatch.context() as patch:
@@ -101,6 +104,7 @@ def test_an_abandoned_night_stays_empty_and_its_block_counts_the_others(nights):
     assert window.metadata["description"] == "without 1 night, abandoned"
 
 
+@pytest.mark.slow
 def test_a_block_of_abandoned_nights_alone_is_not_released(nights):
     for night in range(3):
         with pytest.MonkeyPatch.context() as patch:
@@ -117,6 +121,7 @@ def _stop(*_rest: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_row_that_comes_late_is_in_no_closed_node(nights, monkeypatch):
     monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
     nights.release(0)
@@ -130,6 +135,7 @@ def test_a_row_that_comes_late_is_in_no_closed_node(nights, monkeypatch):
     np.testing.assert_allclose(block.arrays[0].released, total, rtol=0, atol=2 * grid_step)
 
 
+@pytest.mark.slow
 def test_a_file_of_a_closed_night_that_changed_stops_the_block_and_nothing_is_lost(nights):
     nights.release(0)
     path = nights.write(0, [5.0] * 40, "b")  # not part of the night
@@ -146,6 +152,7 @@ def test_a_file_of_a_closed_night_that_changed_stops_the_block_and_nothing_is_lo
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("night", "changes", "error", "says"),
     [
@@ -222,6 +229,7 @@ def test_specs_that_do_not_add_up_are_refused(changes, says):
         plan_stream(spec_of(**changes))
 
 
+@pytest.mark.slow
 def test_a_node_is_refused_whose_stream_was_not_charged(nights):
     spec = spec_of(nights.folder)
     horizon = horizon_of(spec.stream, FIRST, spec.charge)
@@ -237,6 +245,7 @@ def test_a_node_is_refused_whose_stream_was_not_charged(nights):
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_a_node_is_released_under_its_own_name_alone(nights):
     """Under another its rows would be told of twice."""
     nights.release(0)
@@ -248,6 +257,7 @@ def test_a_node_is_released_under_its_own_name_alone(nights):
         dbern.ReleaseSpec(**sections)
 
 
+@pytest.mark.slow
 def test_a_file_of_two_nights_is_refused_under_whatever_name(nights):
     nights.release(0)
     before = nights.states()
@@ -263,6 +273,7 @@ def test_a_file_of_two_nights_is_refused_under_whatever_name(nights):
     assert BLOCK in published(nights)
 
 
+@pytest.mark.slow
 def test_two_nights_at_once_do_not_share_a_file(nights, monkeypatch):
     """Each finds the other's files again before it is sealed."""
     nights.release(0)
@@ -292,6 +303,7 @@ GAUSSIAN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "places"), [({}, 1000), (GAUSSIAN, 500)], ids=["l1", "l2"])
 def test_neighbours_lose_at_most_the_charge_over_all_nodes_that_hold_them(changes, places):
     """A row more or less in its night: 10 000 pairs; noise for one node alone would be found.
@@ -336,6 +348,7 @@ def _allowed_distance(charge: Budget) -> float:
     return brentq(excess, 0.01, 10)
 
 
+@pytest.mark.slow
 def test_a_ledger_put_back_before_the_stream_is_charged_for_it_once(nights, tmp_path):
     backup = (nights.folder / "ledger.db").read_bytes()
     for night in range(3):
@@ -354,6 +367,7 @@ def test_a_ledger_put_back_before_the_stream_is_charged_for_it_once(nights, tmp_
         nights.release(3)
 
 
+@pytest.mark.slow
 def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_what_it_lost(nights):
     nights.release(0)
     backup = (nights.folder / "ledger.db").read_bytes()
@@ -368,6 +382,7 @@ def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_w
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
 def test_a_node_that_is_reconciled_is_not_released_again(nights):
     nights.release(0)
     nights.release(1)
@@ -391,6 +406,7 @@ def test_a_node_that_is_reconciled_is_not_released_again(nights):
     assert not (nights.folder / "moved" / "trips" / "2026-01-03.zarr").exists()
 
 
+@pytest.mark.slow
 def test_two_first_nights_at_once_begin_one_stream(nights):
     """The second finds the first one's horizon when its own charge is refused."""
     original = BudgetLedger.charge

@@ -149,6 +149,7 @@ def test_a_stream_in_a_bucket_is_read_as_one_in_a_folder(bucket, tmp_path, run):
     assert "trips.2026-01-01..2026-01-03" in page.read_text()
 
 
+@pytest.mark.slow
 def test_an_index_is_whole_whoever_writes_it_at_once(tmp_path):
     """Nights that close at once write it together."""
     horizon, location = Horizon(FIRST, 365, (1, 18)), location_at(tmp_path)

@@ -29,6 +29,7 @@ def several(tmp_path_factory, client):
     return shared("several", tmp_path_factory, client)
 
 
+@pytest.mark.slow
 def test_a_pandas_table_keeps_its_index(one, several):
     table = pd.DataFrame({"y": POINTS[:, 1], "x": POINTS[:, 0]}, index=["p", "q", "out"])
     values = one(table)

@@ -347,6 +347,7 @@ def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
         assert covered(case, 20, records, points, 0.05) >= at_least(20, 0.95)
 
 
+@pytest.mark.slow
 def test_half_of_the_noise_is_caught(kept_noise):
     """Where no record is near there is nothing but noise, and the band is not much wider."""
     records, points = np.zeros((20_000, 1)), np.linspace(0.5, 1, 100)[:, None]
@@ -397,6 +398,7 @@ def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, 
     assert shrunk >= 2
 
 
+@pytest.mark.slow
 def test_where_records_are_nearly_everywhere_nothing_is_shrunk():
     """And the band is as wide as it was; one axis with few of them is enough."""
     spread = np.random.default_rng(0).uniform(size=(20_000, 2))
@@ -458,6 +460,7 @@ def _share(place, records, n, bandwidth):
     return float(density(place[None], records, bandwidth)[0]) * len(records) / n
 
 
+@pytest.mark.slow
 def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
     """All at one point, and no noise: the value is off by what only e covers."""
     kept_noise(0.0)
@@ -483,6 +486,7 @@ def one_level(monkeypatch):
     planned.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_level")
 def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
     monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
@@ -571,6 +575,7 @@ def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws
     assert surely(counts, draws), counts
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     """At every public m at once, for noise that the bound was not drawn from; nor much wider."""
     case, t = regression(5000, 0.1), np.random.default_rng(3).uniform(size=(5000, 1))
@@ -591,6 +596,7 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     assert half < at_least(draws, 0.95)
 
 
+@pytest.mark.slow
 def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkeypatch):
     """Of ``N - m D`` at every public m, for responses of all signs and sizes."""
     case = regression(200_000, 0.05)
@@ -640,6 +646,7 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     np.testing.assert_allclose(high[:300], np.maximum(ends[1], value), atol=0.0041)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [0.02, 0.1])
 def test_a_plan_promises_what_evenly_spread_records_keep(bandwidth):
     """Far from the bounds; of few records it says nothing, as a constant promises as much."""
@@ -658,6 +665,7 @@ def test_a_plan_promises_what_evenly_spread_records_keep(bandwidth):
     assert regression(100, bandwidth)[1].outlook.these_data is None
 
 
+@pytest.mark.slow
 def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     """A choice after the release, and any database: of D the bound times the size of m."""
     case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))
@@ -692,6 +700,7 @@ def test_responses_use_the_bins_that_count_them():
     assert np.ptp(band, axis=0).mean() < 0.8 * np.ptp(worst, axis=0).mean()
 
 
+@pytest.mark.slow
 def test_groups_have_widths_of_their_own():
     roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
     t = np.random.default_rng(5).uniform(size=20_000)
@@ -708,7 +717,7 @@ def test_groups_have_widths_of_their_own():
     np.testing.assert_allclose(found, np.stack([low, high]), rtol=1e-12)
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [False, True])
 def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private):
     covariance = np.array([[0.02, 0.012], [0.012, 0.02]])
@@ -730,6 +739,7 @@ def test_oblique_coordinates_have_bands_and_keep_them_under_private_rows(private
     assert np.ptp(band, axis=0).max() < 0.3 * truth.max()
 
 
+@pytest.mark.slow
 def test_gaussian_noise_has_bands_too(kept_noise):
     records, points = np.full((2000, 1), 0.3), np.linspace(0, 1, 40)[:, None]
     case = planned(1, 2000, 0.1, noise="binned-gaussian")

@@ -77,6 +77,7 @@ def test_a_grid_in_gives_a_grid_out(one, several, kind):
     assert several(points)["class"].values.tolist() == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_the_accessor_and_classes_answer_grids_too(one, machine):
     lattice = xarray.open_zarr(one.url, group="components/density", consolidated=False)
     xarray.testing.assert_allclose(lattice.dbern(grids()["dataset"]), one(grids()["dataset"]))
@@ -171,6 +172,7 @@ def test_a_grid_takes_little_more_memory_than_its_values(fine, name):
     np.testing.assert_allclose(found, synopsis(points), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_grid_that_does_not_fit_is_refused_before_anything_is_computed(fine, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.grids.memory_limit", lambda: 20 << 30)
     monkeypatch.setattr("dbern.synopsis.grids.memory_used", lambda: 1 << 30)

@@ -90,6 +90,7 @@ def test_values_are_lines_between_lattice_values(synopsis):
     assert np.isnan(synopsis(points[-1:] + 1)).all()
 
 
+@pytest.mark.slow
 def test_bands_cover_and_errors_are_small(synopsis):
     points = points_of(synopsis)
     low, high = synopsis.interval(points)
@@ -99,6 +100,7 @@ def test_bands_cover_and_errors_are_small(synopsis):
     assert np.abs(synopsis(points) - exact).max() < 0.05 * exact.max()
 
 
+@pytest.mark.slow
 def test_no_order_changes_lines(synopsis):
     points = points_of(synopsis, 30)
     with pytest.raises(SpecError, match="linear between lattice values"):
@@ -107,6 +109,7 @@ def test_no_order_changes_lines(synopsis):
     assert np.isfinite(chosen).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("shapes", [
     ("nonnegative",), ("nonnegative", "normalized"), ("normalized",), ("quiet",),
     ("increasing:x", "nonnegative"),

@@ -96,6 +96,7 @@ def test_nearest_values_in_blocks_are_those_of_the_whole(case):
     assert np.isnan(one.values(points, None, 1)[-2:]).all()
 
 
+@pytest.mark.slow
 @given(lattices())
 @settings(max_examples=15)
 def test_the_criterion_in_blocks_is_that_of_the_whole(case):
@@ -144,6 +145,7 @@ NOISES = [
 POINTS = np.random.default_rng(4).uniform([0, -1], [10, 1], (50, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_any_rank_is_answered_without_the_lattice(release, noise, monkeypatch):
     url = release(noise)
@@ -174,6 +176,7 @@ def test_a_large_lattice_chooses_and_shapes_as_a_small_one(release, noise, monke
         near(one, other, np.abs(other).max())
 
 
+@pytest.mark.slow
 def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
     import dbern.xarray
 

@@ -75,6 +75,7 @@ def points_of(grid, synopsis):
 # --- Upright, and a part
 
 
+@pytest.mark.slow
 def test_a_grid_is_drawn_upright_without_being_asked(land):
     """Also where the first axis goes up."""
     assert upright(["a", "b", "c"]) == ("c", "b", "a")
@@ -90,6 +91,7 @@ def test_a_grid_is_drawn_upright_without_being_asked(land):
         np.testing.assert_allclose(axes.get_xlim(), (-90, -70), atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_window_has_its_own_resolution(land, days):
     grid = land.grid((9, 4), window={"longitude": (-90.1, -70.3)})
     assert grid.dims == ("latitude", "longitude")
@@ -141,6 +143,7 @@ def test_a_grid_in_comes_back_with_all_that_it_had(land, days):
     assert line.attrs["units"] == "days-1"
 
 
+@pytest.mark.slow
 def test_a_distribution_answers_on_the_grid_too(land, sides):
     grid = land.grid((5, 4)).assign_coords(LOCATION)
     asked = land.distribution()

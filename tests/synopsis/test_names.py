@@ -72,6 +72,7 @@ def carriers():
 # --- What is stored
 
 
+@pytest.mark.slow
 def test_a_store_names_columns_and_texts_and_none_that_were_not_stated(delays, carriers):
     facts = delays.metadata
     assert {key: facts[key] for key in ("title", "description")} == TEXTS
@@ -146,6 +147,7 @@ def test_a_store_whose_texts_have_no_bounds_is_refused(delays, key, value):
 # --- What is seen of it
 
 
+@pytest.mark.slow
 def test_grids_and_plots_are_labelled(delays, carriers):
     grid = delays.grid(5)
     words = {"long_name": "delay", "units": "minutes"}
@@ -182,6 +184,7 @@ def test_a_band_far_wider_than_a_curve_does_not_flatten_it(delays):
     assert top - bottom <= 7.1 * np.ptp(line.get_ydata())
 
 
+@pytest.mark.slow
 def test_a_classifier_says_of_which_class_its_values_are():
     synopsis = made(spec_of({"kind": "logistic-regression", "C": 1.0}, label=LABEL))
     assert synopsis.grid(3).attrs["long_name"] == "log-odds of late = True"

@@ -90,7 +90,7 @@ def points_of(synopsis, count=12, seed=5):
     return np.vstack([inside, low, high])
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("h", [None, 1, 2, 5, "per axis"])
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_values_are_those_of_definition_5(releases, dimensions, h):

@@ -100,6 +100,7 @@ def fine(synopsis, h=None):
     return grid.transpose(*synopsis.domain.names, ...)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("h", [None, *OTHERS])
 def test_every_shape_holds_on_dense_points(synopsis, h):
     raw, shaped = synopsis, synopsis.shaped
@@ -116,6 +117,7 @@ def test_every_shape_holds_on_dense_points(synopsis, h):
     assert integral(fine(raw, h)) != pytest.approx(1, abs=2e-2)
 
 
+@pytest.mark.slow
 def test_all_shapes_hold_at_once_in_any_order(synopsis):
     for order in (ALL, ALL[::-1]):
         grid = fine(synopsis.shaped(*order))
@@ -352,6 +354,7 @@ def test_a_quiet_function_errs_less_and_its_band_says_how_far_it_was_moved(noisy
     assert ((low <= both(points)) & (both(points) <= high)).all()
 
 
+@pytest.mark.slow
 def test_bins_are_shrunk_by_as_much_as_the_store_and_the_certificate_say(noisy):
     """At the order of the release alone; the ends of the band stay those of what was released."""
     points, plain = points_of(noisy, 81), noisy.shaped("raw")

@@ -49,6 +49,7 @@ def url(tmp_path_factory, client):
         return released_in(folder, client, records(), mechanism={"k": [150, 2]}).url
 
 
+@pytest.mark.slow
 def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
     monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
@@ -72,6 +73,7 @@ def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, mo
     np.testing.assert_allclose([*near, *corner], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_no_more_is_kept_than_fits(url, monkeypatch):
     one = 5 * 3 * 8
     monkeypatch.setattr(store, "SHARD_BYTES", 3 * one)

@@ -157,6 +157,7 @@ def test_series_hold_all_windows_at_once(nights, stream):
     assert len(axes.lines[0].get_xdata()) == 7
 
 
+@pytest.mark.slow
 def test_a_year_of_totals_errs_as_planned():
     """By 2000 independent cells: draws of the nodes' own law, summed by the weights."""
     horizon, cells = Horizon(FIRST, 365, best_levels(365, float)), 2000
@@ -200,6 +201,7 @@ def test_bands_and_questions_cover_over_the_nights(nights, monkeypatch):
     assert max(failures.values()) <= 12, failures
 
 
+@pytest.mark.slow
 def test_commands_take_a_stream(nights, run, tmp_path):
     assert "trips.2026-01-01..2026-01-07" in run("show", str(nights.output)).out
     window = f"{nights.output}@2026-01-02..2026-01-03"

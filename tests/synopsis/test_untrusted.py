@@ -485,6 +485,7 @@ def test_a_manifest_may_name_as_many_objects_as_a_release_can_have(copied):
     dbern.open(copied)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "a" * 40])
 def test_folders_in_folders_are_refused(copied, run, tmp_path, monkeypatch, name):
     """Before, those of short names ended the command by Python's own depth, with 1."""
@@ -552,6 +553,7 @@ def test_metadata_of_a_later_minor_version_is_read_without_its_new_keys(copied, 
     assert opened.verify() == 10
 
 
+@pytest.mark.slow
 def test_the_manifest_has_to_name_every_object_of_the_format(stores, tmp_path):
     """A chunk that is not there would be read as zeros."""
     store = shutil.copytree(stores["spectral-laplace"].url, tmp_path / "s.zarr")

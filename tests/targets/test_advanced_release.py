@@ -66,6 +66,7 @@ def test_the_plan_has_the_papers_scale_and_comes_back():
     assert ReleasePlan.from_dict(plan.to_dict()) == plan
 
 
+@pytest.mark.slow
 def test_the_plan_chooses_for_this_noise():
     """Of lattices and orders, that whose error is predicted smallest for the noise it gets."""
     free = plan_files(specified((0.2,), n=1000, objective="certified"), ())

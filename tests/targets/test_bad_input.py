@@ -142,6 +142,7 @@ FLAT = {"kind": "kernel-erm", "kernel": "linear"}
 ODD = (5e-324, 1e-310, 1e-200, 1e-12, 1e200, 1e308)
 
 
+@pytest.mark.slow
 def test_lengths_far_from_what_is_predicted_are_refused(project):
     """In place of a division by what underflows, or of steps without number."""
     cases = [

@@ -113,6 +113,7 @@ def test_with_the_bandwidth_of_scipy_it_is_what_scipy_gives():
     assert error < 0.1 * exact.max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [[4, 4], [9, 14]])
 def test_the_sum_over_the_lattice_is_bounded_where_marginal_maxima_are_not(k):
     """The lattice is that of the oblique box; K_H and its points are computed independently."""

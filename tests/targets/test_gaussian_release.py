@@ -35,6 +35,7 @@ def test_the_l2_bounds_are_bounds_and_tight(bandwidth, k):
         assert bound <= 1.1 * worst
 
 
+@pytest.mark.slow
 def test_the_plan_keeps_its_delta_and_reports_its_rho():
     spec, plan = planned((0.4,), n=1000)
     assert plan.noise.kind == "binned-gaussian"

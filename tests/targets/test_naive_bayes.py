@@ -235,6 +235,7 @@ def members(rng, axes):
     return rng.uniform(size=(count, axes))
 
 
+@pytest.mark.slow
 def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
     rng, worst = np.random.default_rng(0), 0.0
     for _ in range(3000):
@@ -254,7 +255,7 @@ def test_errors_of_sums_and_shares_move_scores_by_no_more_than_is_proved():
     assert 0.8 < worst <= 1 + 1e-12
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("centred", [False, True])
 def test_errors_of_moments_move_gaussian_scores_by_no_more_than_is_proved(centred):
     rng, worst = np.random.default_rng(1), 0.0
@@ -349,7 +350,7 @@ def assert_posterior(synopsis, scores):
     assert (synopsis.predict(GRID)[known] == best)[sure].all()
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [["no", "yes"], [0, 1, 2]])
 @pytest.mark.parametrize("sizes", ["usual", "empty and one"])
 def test_the_factored_release_is_naive_bayes(exact_release, classes, sizes):
@@ -395,6 +396,7 @@ def test_the_joint_release_is_the_same_function(exact_release):
     assert synopsis.predict(GRID).tolist() == np.where(found > 0, "yes", "no").tolist()
 
 
+@pytest.mark.slow
 def test_a_lattice_of_one_cell_is_released(exact_release):
     columns = table(120, ["no", "yes"], np.random.default_rng(5))
     _, plan, synopsis = released(exact_release, JOINT, columns, ["no", "yes"], k=1, h=1)
@@ -492,6 +494,7 @@ def test_scores_of_a_lazy_array_and_of_many_points_are_the_same(exact_release):
 # --- what ranks, and what noise leaves of it ----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "yes", "no"),
     [
@@ -616,6 +619,7 @@ def test_log_scores_without_noise_are_logarithms_of_scores(axes):
     np.testing.assert_allclose(found - found[0], exact - exact[0], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_noise_that_decisions_expect_is_public_and_what_there_is(release, monkeypatch):
     """It is known with no coefficient read, the same for other records, and that of the draws."""
     columns = table(120, ["no", "yes"], np.random.default_rng(11))
@@ -639,6 +643,7 @@ def test_the_noise_that_decisions_expect_is_public_and_what_there_is(release, mo
     assert 0.6 < np.sqrt(np.mean(np.square(list(draws.values())))) < 1.5, draws
 
 
+@pytest.mark.slow
 def test_probabilities_by_the_command_line(project, exact_release, run):
     columns = table(100, ["no", "yes"], np.random.default_rng(12))
     *_, synopsis = released(exact_release, NORMAL, columns, ["no", "yes"])
@@ -652,6 +657,7 @@ def test_probabilities_by_the_command_line(project, exact_release, run):
     np.testing.assert_array_equal(both, synopsis.predict_proba(GRID))
 
 
+@pytest.mark.slow
 def test_a_joint_release_leaves_no_probabilities(exact_release):
     columns = table(120, ["no", "yes"], np.random.default_rng(13))
     *_, synopsis = released(exact_release, JOINT, columns, ["no", "yes"], k=2, h=1)

@@ -138,6 +138,7 @@ def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
     assert (ratios.meaning({"kind": "mine"}), ratios.error([0.1] * 4)) == ("response", 4.0)
 
 
+@pytest.mark.slow
 def test_what_evenly_spread_rows_promise_of_a_ratio_covers_its_center():
     rng, count = np.random.default_rng(0), 20_000
     m, center = rng.uniform(-1, 1, (2, count))

@@ -29,6 +29,7 @@ def planned(name="density", noise="laplace", files=(), **data):
     return plan_files(CASES[name].spec(1, 2, noise, rows={**ADDED, **data}), files)
 
 
+@pytest.mark.slow
 def test_add_or_remove_costs_half():
     for name, noise in (("machine", "laplace"), ("regression", "binned-laplace")):
         stated = {"C": 1.0} if name == "machine" else {}

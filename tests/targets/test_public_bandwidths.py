@@ -78,6 +78,7 @@ def test_a_unit_of_many_rows_has_that_of_as_many_times_less_epsilon(kind):
     assert private == bandwidth_of(kind, epsilon="0.1") > bandwidth_of(kind)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LEARNERS)
 def test_the_plan_says_it_and_is_that_of_the_number_written(kind):
     spec, (b,) = spec_of(kind), bandwidth_of(kind)

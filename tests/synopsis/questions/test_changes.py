@@ -30,6 +30,7 @@ def drawn_changes(axes, draws, beta):
         yield change_between(new, old, beta), densities[0] - densities[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("axes", "draws"),
     [
@@ -67,6 +68,7 @@ def test_each_side_has_half_of_beta():
     assert change.attrs == {"new": "demo", "old": "demo", "beta": 0.1}
 
 
+@pytest.mark.slow
 def test_groups_are_compared_one_by_one():
     roles = '{"group": {"column": "g", "values": ["a", "b"]}}'
     x = np.random.default_rng(1).uniform(size=5000)
@@ -85,6 +87,7 @@ def regression(name="r"):
     return next(drawn(case, {"x": x, name: x}, [1]))
 
 
+@pytest.mark.slow
 def test_regressions_are_compared():
     change = change_between(regression(), regression())
     np.testing.assert_allclose(change["value"], 0, atol=1e-12)

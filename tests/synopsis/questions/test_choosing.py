@@ -46,6 +46,7 @@ def test_what_noise_adds_to_the_estimate_of_a_bandwidth_is_taken_off(law):
     assert abs(surplus(LAWS[law])) < 4
 
 
+@pytest.mark.slow
 def test_noise_that_keeps_the_total_taken_for_independent_is_caught(monkeypatch):
     """Bins of the K-norm law are correlated: the traces alone are not what it adds."""
     told = NoisyMeasure.covariance.fget
@@ -85,6 +86,7 @@ def test_on_one_axis_cross_validation_decides():
     assert chosen == alone
 
 
+@pytest.mark.slow
 def test_what_noise_makes_of_two_estimates_apart_is_about_what_is_told():
     splines, wide, fine = (AxisSplines(8, 2),) * 2, (Gaussian(0.3),) * 2, (Gaussian(0.1),) * 2
     law, draws = LAWS["gaussian"], 600

@@ -132,6 +132,7 @@ def test_the_remedy_of_a_question_that_takes_no_target_is_the_release():
     assert SMOOTHED not in answer.note
 
 
+@pytest.mark.slow
 def test_both_remedies_make_the_interval_narrower():
     box, d = {"x": (0.3, 0.4)}, asked(rows_of("a day"), 1)
     answer, smoothed = d.mass(box), d.mass(box, target="smoothed")

@@ -89,6 +89,7 @@ def test_a_hole_that_is_not_turned_is_caught(monkeypatch):
     assert beyond([TRIANGLE, HOLE[::-1]])[0] > 0.01
 
 
+@pytest.mark.slow
 def test_a_fit_without_what_it_misses_is_caught(monkeypatch):
     monkeypatch.setattr(
         smoothed_polygon, "_over_supports", lambda _excess, axes: np.zeros_like(axes[0].gram)

@@ -60,6 +60,7 @@ def test_widths_are_those_of_edges_and_of_noise():
     assert question_widths.mean_width(still) == pytest.approx((0.332 * 0.166 * 0.5) ** (1 / 3))
 
 
+@pytest.mark.slow
 def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
     """Of one level: of two they are as narrow whatever is asked."""
     monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)

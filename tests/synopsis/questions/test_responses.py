@@ -49,6 +49,7 @@ def attacks(draws):
     return worst
 
 
+@pytest.mark.slow
 def test_no_database_is_outside_of_the_bounds():
     assert attacks(15) <= 1e-9
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -46,6 +46,7 @@ class FileFacts:
     size: int  # in bytes
     row_groups: tuple[int, ...]  # rows of each
     columns: int = field(default=0, compare=False)  # of each row group; 0 where it is not known
+    ids: str = field(default="", compare=False)  # the form in which ids of units are compared
 
     @property
     def rows(self) -> int:
@@ -56,15 +57,15 @@ class FileFacts:
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
     checked: list[_Checked] = []
-    footers = list(read_together(lambda path: _footer(str(path), columns, checked), files))
-    for column in columns:
-        kinds = sorted({kind for _, ids in footers for name, kind in ids if name == column.name})
-        if column.ids and len(kinds) > 1:
-            raise SpecError(
-                f"{column.key}: {column.name} is {' in some files and '.join(kinds)} in others, "
-                "and one unit could be two. Convert it to one type."
-            )
-    return tuple(footer for footer, _ in footers)
+    footers = tuple(read_together(lambda path: _footer(str(path), columns, checked), files))
+    forms = sorted({footer.ids for footer in footers})
+    if len(forms) > 1:
+        column = next(column for column in columns if column.ids)
+        raise SpecError(
+            f"{column.key}: {column.name} is {' in some files and '.join(forms)} in others, "
+            "and one unit could be two. Convert it to one type."
+        )
+    return footers
 
 
 def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> Iterator[_Result]:
@@ -166,27 +167,26 @@ def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
     return size, int.from_bytes(file.read(4), "little")
 
 
-_Checked: TypeAlias = tuple[pa.Schema, list[tuple[str, str]]]
+_Checked: TypeAlias = tuple[pa.Schema, str]
 
 
-def _footer(
-    path: str, columns: Sequence[Column], checked: list[_Checked]
-) -> tuple[FileFacts, list[tuple[str, str]]]:
-    """Return a file's facts, and the forms of its ids for comparison (text, for folders).
+def _footer(path: str, columns: Sequence[Column], checked: list[_Checked]) -> FileFacts:
+    """Return a file's facts, with the form of its ids (text, for folders).
 
     `checked`: the last schema that has all columns. Most files have one, and need no other look.
     """
     footer, schema = opened(path)
-    for checked_schema, kinds in checked:
+    for checked_schema, form in checked:
         if schema.equals(checked_schema):
-            return footer, kinds
+            return replace(footer, ids=form)
     for column in columns:
         check_column(path, schema, column)
     inside = dict(leaves(schema))
-    kinds = [(c.name, ids_as(inside[c.name]) if c.name in inside else "text") for c in columns]
+    forms = [ids_as(inside[c.name]) if c.name in inside else "text" for c in columns if c.ids]
+    form = forms[0] if forms else ""
     if all(column.name in inside for column in columns):
-        checked[:] = [(schema, kinds)]
-    return footer, kinds
+        checked[:] = [(schema, form)]
+    return replace(footer, ids=form)
 
 
 def check_column(path: str, schema: pa.Schema, column: Column, others: Sequence[str] = ()) -> None:

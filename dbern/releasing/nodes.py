@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from typing import Any
 
 from dbern.data.footers import file_facts, open_source, reader_failures
@@ -25,8 +24,8 @@ from dbern.planning.streams import stream_identity
 _PART_BYTES = 1 << 22
 
 
-def stream_request(spec: ReleaseSpec, node: StreamNode, rho: Fraction | None = None) -> Request:
-    """Return the charge of the horizon that a node is of; `rho` is that of its plan."""
+def stream_request(spec: ReleaseSpec, node: StreamNode) -> Request:
+    """Return the charge of the horizon that a node is of, without the rho of its plan."""
     horizon = node.horizon
     note = f"stream of {horizon.count} nights from {horizon.first}"
     return Request(
@@ -36,7 +35,6 @@ def stream_request(spec: ReleaseSpec, node: StreamNode, rho: Fraction | None = N
         neighbors=spec.protection.neighbors,
         unit=spec.protection.unit,
         identity={"note": note, **stream_identity(spec.identity())},
-        rho=rho,
     )
 
 

@@ -41,6 +41,7 @@ from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.releasing.bandwidth_choice import choose_bandwidth
+from dbern.releasing.unit_nights import require_blocks
 from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
 from dbern.synopsis.shrinkage import shrunk_within
@@ -68,6 +69,8 @@ def publish(
         return published
     staging = ledger.staging(reservation)
     staging.verify(reservation.seal)
+    if spec.stream_node is not None and spec.enforces_nights:
+        require_blocks(ledger, spec, spec.stream_node)
     key = ledger.key(reservation)
 
     def noisy(planned: PlannedMeasurement, name: str) -> _Noisy:

@@ -52,7 +52,7 @@ from dbern.releasing.journal import Journal
 from dbern.releasing.nodes import frozen_inputs, require_frozen, stream_request
 from dbern.releasing.publish import publish
 from dbern.releasing.stream import release_night
-from dbern.releasing.unit_nights import admit_units
+from dbern.releasing.unit_nights import admit_units, require_same_ids
 from dbern.synopsis.opening import open_synopsis
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.writer import SynopsisWriter, check_output, discard
@@ -252,6 +252,8 @@ def _reserve(
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
         frozen = frozen_inputs(ledger, spec, node) if node else None
         files = footers(spec, frame, _paths(spec, frozen))
+        if node and spec.enforces_nights:
+            require_same_ids(ledger, spec, node, files)
         planned = plan_files(spec, files)
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:

@@ -94,11 +94,13 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
     else:
         horizon = horizon_of(section, first, spec.charge)
     node = StreamNode(spec.release.name, horizon, horizon.node(0, horizon.night(day)))
-    node_spec, rho = spec.at(node), None
+    node_spec = spec.at(node)
+    request = stream_request(node_spec, node)
     if known is None:
         _require_one_budget(ledger, spec)
-        rho = plan_files(node_spec, footers(node_spec)).rho
-    request = stream_request(node_spec, node, rho)
+        files = footers(node_spec)
+        ids = {"ids": files[0].ids} if spec.enforces_nights else {}
+        request = replace(request, rho=plan_files(node_spec, files).rho, inputs=ids)
     try:
         ledger.charge(request, under_way=spec.enforces_nights)
     except SpecError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
+from shutil import copytree, rmtree
 from threading import Thread
 from types import SimpleNamespace
 
@@ -301,6 +302,68 @@ def test_a_ledger_put_back_within_the_horizon_still_counts_what_it_forgot(nights
     nights.release(3)
     assert counted(nights, 3) == [False, True]
     assert nights.spent() == "epsilon 1"
+
+
+def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nights, monkeypatch):
+    """There may be noisy coefficients in it, and its block is gone."""
+    nights.release(0)
+    backup = nights.folder / "backup"
+    places = ["ledger.db.keys", "ledger.db.staging"]
+    for place in places:
+        copytree(nights.folder / place, backup / place)
+    ledger = (nights.folder / "ledger.db").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("dbern.releasing.publish.SynopsisWriter.finish", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(1)
+    for place in places:
+        rmtree(nights.folder / place)
+        copytree(backup / place, nights.folder / place)
+    (nights.folder / "ledger.db").write_bytes(ledger)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    assert nights.states()["trips.2026-01-02"] == "abandoned"
+    with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+        nights.release(2)
+
+
+def test_of_two_nights_whose_blocks_are_in_two_places_the_later_is_refused(nights, monkeypatch):
+    """Two machines that share a ledger and no staging."""
+    original = BudgetLedger.spend
+
+    def overtaken(ledger, reservation, seal):
+        paid = ledger.find("trips", "trips")
+        place, aside = ledger.staging(paid).directory, nights.folder / "aside"
+        place.rename(aside)
+        with monkeypatch.context() as undo:
+            undo.setattr(BudgetLedger, "spend", original)
+            nights.release(1)
+        rmtree(place)
+        aside.rename(place)
+        return original(ledger, reservation, seal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BudgetLedger, "spend", overtaken)
+        with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+            nights.release(0)
+    with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+        nights.release(0)
+    assert not (nights.output / "2026-01-01.zarr").exists()
+    assert counted(nights, 1) == [True, True]
+
+
+@pytest.mark.parametrize("ids", [["7", "101"], [7.0, 101.0]])
+def test_ids_of_another_type_than_the_first_nights_are_refused(nights, ids):
+    """Equal ones may be two units; nothing is reserved, so other files can come."""
+    nights.release(0)
+    nights.write(1, [2.5, 7.5], who=ids)
+    with pytest.raises(SpecError, match="and exact numbers in the first night of stream trips"):
+        nights.release(1)
+    assert set(nights.states()) == {"trips", "trips.2026-01-01"}
+    nights.write(1, [2.5, 7.5], who=[7, 101])
+    nights.release(1)
+    assert counted(nights, 1) == [True, True]
 
 
 def test_a_plan_says_whether_it_is_enforced():

@@ -38,8 +38,9 @@ def require_same(reservation: Reservation, request: Request, url: str) -> None:
     if changed and not reservation.content.identity:
         where = f" at {reservation.output}" if reservation.output else ""  # a stream has none
         raise SpecError(
-            f"{title}: was published{where} before the ledger was restored, and its spec is lost, so none can be compared with it. Use what is "
-            "published, or choose a new release name, which spends again."
+            f"{title}: was published{where} before the ledger was restored, and its spec is lost, "
+            "so none can be compared with it. Use what is published, or choose a new release name, "
+            "which spends again."
         )
     if changed:
         shown = _first([f"{key} {change}" for key, change in changed.items()])

@@ -246,8 +246,10 @@ class BiasWeights:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes, but for the norms."""
-        return sum(2 * (axis.kernel.nbytes + axis.error.nbytes) for axis in self.envelopes)
+        """Memory that it takes: norms have a value for each cell of all axes together."""
+        norms_bytes = self.l1.nbytes + self.l2.nbytes + self.largest.nbytes
+        axes = (axis.kernel.nbytes + axis.error.nbytes for axis in self.envelopes)
+        return norms_bytes + 2 * sum(axes)  # their sizes are kept too
 
     def read(self, values: FloatArray, reached: FloatArray) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, at least 0; `reached` is what noise may add."""

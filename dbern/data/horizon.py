@@ -93,43 +93,43 @@ class Horizon:
 
 @dataclass(frozen=True)
 class StreamNode:
-    """A node of a stream: the stream's name, its horizon, and the nights that a block leaves out.
+    """A node of a stream: its name and horizon, which node, and the nights that a block leaves out.
 
     Raises SpecError for nights left out that it does not have, or a night without itself.
     """
 
     stream: str
     horizon: Horizon
-    node: Node
+    span: Node
     without: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        if not self.without <= set(() if self.is_night else self.node.nights):
+        if not self.without <= set(() if self.is_night else self.span.nights):
             raise SpecError("stream.node.without: are nights of a block alone. Leave it out")
 
     @property
     def is_night(self) -> bool:
         """Whether it is a night by itself, and no block."""
-        return self.node.level == 0
+        return self.span.level == 0
 
     @property
     def counted(self) -> tuple[int, ...]:
         """Nights whose rows the node has."""
-        return tuple(night for night in self.node.nights if night not in self.without)
+        return tuple(night for night in self.span.nights if night not in self.without)
 
     @property
     def release_name(self) -> str:
         """Name of the node's release: one for each node, so that none is released twice."""
-        return f"{self.stream}.{self.horizon.name(self.node)}"
+        return f"{self.stream}.{self.horizon.name(self.span)}"
 
     @property
     def store_name(self) -> str:
         """Name of its store in the folder of the stream."""
-        return f"{self.horizon.name(self.node)}.zarr"
+        return f"{self.horizon.name(self.span)}.zarr"
 
     def at(self, node: Node) -> StreamNode:
         """Return another node of the same stream, whole."""
-        return replace(self, node=node, without=frozenset())
+        return replace(self, span=node, without=frozenset())
 
 
 def day_of(text: str) -> date:

@@ -99,8 +99,8 @@ def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
         stream=node.stream,
         first=str(node.horizon.first),
         blocks=list(node.horizon.levels[1:]),
-        level=node.node.level,
-        start=node.node.start,
+        level=node.span.level,
+        start=node.span.start,
         without=sorted(node.without),
     )
     folder = release["output"].rstrip("/")

@@ -93,7 +93,7 @@ def _refuse_shared(
     for other in map(node.at, node.horizon.nodes()):
         if not other.is_night or other.release_name == node.release_name:
             continue
-        day = node.horizon.day(other.node.start)
+        day = node.horizon.day(other.span.start)
         known = set(every.get(other.release_name, {}).get("digests", {}).values())
         for name, digest in digests.items():
             if digest in known and file_facts(spec.path_of(name)).rows:

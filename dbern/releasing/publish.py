@@ -263,8 +263,8 @@ def _stream(ledger: BudgetLedger, node: StreamNode, reservation: Reservation) ->
         "first": str(horizon.first),
         "horizon": horizon.count,
         "levels": list(horizon.levels),
-        "level": node.node.level,
-        "start": node.node.start,
+        "level": node.span.level,
+        "start": node.span.start,
         "without": sorted(node.without),
     }
 

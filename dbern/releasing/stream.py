@@ -34,7 +34,7 @@ def release_night(
     day = _day(spec)
     node = _charged(ledger, spec, day)
     horizon = node.horizon
-    state, has_files = _states(ledger, spec, node)[node.node]
+    state, has_files = _states(ledger, spec, node)[node.span]
     if state is State.ABANDONED:
         notes = [f"{day} was abandoned: it stays empty"]
     elif state is State.COMMITTED and not has_files:
@@ -52,7 +52,7 @@ def release_night(
         due = block.level and state not in _CLOSED and closed.issuperset(block.nights)
         if due and not counted.isdisjoint(block.nights):
             without = frozenset(block.nights) - counted
-            release_node(spec.at(replace(node, node=block, without=without)))
+            release_node(spec.at(replace(node, span=block, without=without)))
             notes.append(f"{horizon.name(block)} is published")
     if spec.enforces_nights and len(closed) == horizon.count:
         _end(ledger, spec, node)

@@ -73,7 +73,7 @@ def admit_units(
     units = counters.units(_batches(counters, files))
     require_frozen(ledger, spec, reservation)
     with _blocks_of(ledger, spec, node) as (staging, sealed):
-        return _admitted(units, node.node.start, spec.stream_section.max_nights, staging, sealed)
+        return _admitted(units, node.span.start, spec.stream_section.max_nights, staging, sealed)
 
 
 def require_blocks(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:

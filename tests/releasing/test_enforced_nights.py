@@ -108,11 +108,8 @@ def test_no_two_people_are_one(nights):
 
 
 @pytest.mark.slow
-def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(BudgetLedger, "spend", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            nights.release(0)
+def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights):
+    interrupt(nights, 0)
     with nights.ledger() as ledger:
         abandon(ledger, "trips", "trips.2026-01-01")
     for night in range(1, NIGHTS):
@@ -120,17 +117,22 @@ def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights, mon
     assert [counted(nights, night)[0] for night in range(1, NIGHTS)] == [True] * 2 + [False] * 3
 
 
+def interrupt(nights: Nights, night: int) -> None:
+    """Release a night up to its seal, which is not in the ledger."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "spend", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(night)
+
+
 def _stop(*_rest: object, **_terms: object) -> None:
     raise KeyboardInterrupt
 
 
 @pytest.mark.slow
-def test_a_night_that_was_interrupted_counts_by_the_block_that_it_wrote(nights, monkeypatch):
+def test_a_night_that_was_interrupted_counts_by_the_block_that_it_wrote(nights):
     """Nights in between have counted that block."""
-    with monkeypatch.context() as patch:
-        patch.setattr(BudgetLedger, "spend", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            nights.release(0)
+    interrupt(nights, 0)
     for night in range(1, NIGHTS):
         nights.release(night)
     nights.release(0)

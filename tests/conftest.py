@@ -17,6 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lanes
 import postgres_server
 import pytest
 from clusters import local_cluster
@@ -48,17 +49,13 @@ Release = Callable[[dbern.ReleaseSpec, Mapping[str, Any]], tuple[dbern.ReleasePl
 
 CLOCK = time.time
 ROOT = Path(__file__).parents[1]
-LONG = {  # files whose tests take ten seconds or more, or wait: what ends last is short
-    *("test_notebooks.py", "test_wheel.py", "test_workers.py", "test_promises.py"),
-    *("test_goldens.py", "test_memory.py", "test_sklearn.py"),
-}
 COMPILING: list[subprocess.Popen[bytes]] = []
 DRAWS = Draws()
 gc.disable()  # until `pytest_collection_finish`
 
 
 class Failures:
-    """Says at once what failed: a run that is broken off has told it."""
+    """Says at once what failed, and its seed: a run that is broken off has told it."""
 
     def __init__(self, terminal: pytest.TerminalReporter) -> None:
         self._terminal = terminal
@@ -66,27 +63,29 @@ class Failures:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             last = report.longreprtext.splitlines()[-9:]
-            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})")
+            again = lanes.said(self._terminal.config)
+            self._terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}) {again}")
             self._terminal.write_line("\n".join(last))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lanes.add_options(parser)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
+    lanes.settle_seed(config)
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):  # workers have none
         config.pluginmanager.register(Failures(terminal))
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a thorough test all cases but the first are slow. Files of long tests come first."""
-    seen = set()
-    items.sort(key=lambda item: item.path.name not in LONG)
-    for item in items:
-        if item.get_closest_marker("thorough"):
-            test = item.nodeid.partition("[")[0]
-            if test in seen:
-                item.add_marker("slow")
-            seen.add(test)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    lanes.arrange(config, items)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return lanes.said(config)
 
 
 def pytest_collection_finish() -> None:
@@ -99,8 +98,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Half as many again as there are cores: tests wait for processes, clusters and disks.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """As many as there are cores for `make test`; else half as many again: slow tests wait.
 
     A worker takes up to 2 GB; where a core has less than 4, there are as many as cores.
     """
@@ -109,6 +108,8 @@ def pytest_xdist_auto_num_workers() -> int | None:
     cores = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
+    if config.option.lane == "test":
+        return cores
     return min(cores * 3 // 2, max(cores, memory_limit() >> 31))
 
 

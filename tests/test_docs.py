@@ -22,7 +22,6 @@ from typing import Any
 
 import click
 import pytest
-import slowest
 
 from dbern.cli.main import run
 
@@ -416,30 +415,6 @@ def test_every_claim_has_its_proof_and_its_test():
                   (claim, file, symbol + "s", test_file, test),
                   (claim, file, symbol, test_file, test + "_not")):  # fmt: skip
         assert len(missing_names([wrong])) == 1
-
-
-def missing_tests(text: str) -> list[str]:
-    """Tests that a page names and no file defines."""
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)", text)
-    table = [("", file, "", file, name) for file, name in named]
-    return missing_names(table)
-
-
-def test_the_slowest_tests_are_those_that_there_are():
-    page = slowest.PAGE.read_text(encoding="utf-8")
-    assert missing_tests(page) == []
-    assert len(missing_tests(page + "| 1 | `tests/test_docs.py::test_none` |")) == 1
-    assert len(missing_tests(page + "| 1 | `tests/test_none.py::test_none` |")) == 1
-
-
-def test_the_list_of_the_slowest_tests_is_renewed_from_what_pytest_prints():
-    page = slowest.PAGE.read_text(encoding="utf-8")
-    name = "tests/faults/test_kills.py::test_killed[place 1-before]"
-    printed = f"= slowest =\n12.51s call     {name}\n0.90s setup    {name}\n0.20s teardown {name}\n"
-    found = slowest.renewed(page, printed)
-    assert found.startswith(page.partition(slowest.HEAD)[0])
-    assert found.endswith(f"{slowest.HEAD}| 13 | `{name}` |\n| 1 | `{name}` |\n")
-    assert slowest.renewed(found, printed) == found
 
 
 @pytest.mark.parametrize("page", MATHEMATICS)

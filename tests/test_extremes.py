@@ -288,7 +288,7 @@ def released(project: Project) -> dict[str, bytes]:
     return {name: content for name, content in objects(project.output).items() if "/c/" in name}
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize("outside", ["drop", "clamp"])
 @pytest.mark.parametrize(
@@ -361,7 +361,7 @@ def numbered(words: int) -> pa.Table:
     return pa.table({"v": pa.chunked_array(chunks, kind), "x": np.arange(words) % 8.0})
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize(
     "kind", ["arrow", "reader", "files", pytest.param("dask", marks=pytest.mark.slow)]

@@ -73,6 +73,7 @@ def run(code: str, path: Path) -> Any:
 _ON_ONE_CORE = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
     """On one core: when threads allocate at once is chance, and worth 25 MiB between two runs."""
@@ -87,6 +88,7 @@ def test_peak_memory_is_flat_in_the_rows_and_under_what_the_plan_says(project):
     assert peak < planned
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_a_whole_release_of_a_solved_machine_takes_no_more_than_the_plan_says(project):
     """Shards of 256 MiB of features one after the other: more than two at a time are too many."""
@@ -112,6 +114,7 @@ print(json.dumps([peak(), cost.client_bytes]))
 """
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_planning_takes_no_more_than_the_plan_says(project, monkeypatch):
     """A kernel far narrower than the lattice: two thousand bins, on whose pairs bounds rest."""
@@ -143,6 +146,7 @@ def _column_sums(features, block: slice):
     return features[block].sum(axis=0)
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_memory_of_reading_does_not_follow_the_row_groups(tmp_path):
     """What Arrow has allocated at most, which buffers read ahead for all row groups exceed."""
@@ -164,6 +168,7 @@ def listed(project, files, **changes):
     return np.array([cost.client_bytes, cost.worker_bytes, cost.thread_bytes])
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_files_row_groups_and_columns_are_planned_for(project):
     few = listed(project, [FileFacts("a", 1, (400_000,), 2)])
@@ -196,6 +201,7 @@ def test_a_footer_larger_than_memory_is_refused_before_it_is_read(project, monke
         dbern.plan(spec)
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_many_row_groups_take_less_memory_than_is_planned_for_them(project):
     """One row each, as a writer leaves them that flushes after every record."""
@@ -376,6 +382,7 @@ def cube(project):
 CUBE = {"data__bounds": {"z": [0.0, 1.0]}, "target": {"bandwidth": [2.0, 0.4, 0.2]}}
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_ten_million_coefficients_are_chosen_and_clipped_in_parts(cube):
     dbern.release(cube.spec(**CUBE, mechanism={"k": 215, "h": 2, "noise": "laplace"}))
@@ -392,6 +399,7 @@ print(peak())
 """
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_memory_of_answers_does_not_grow_with_queries(project):
     project.write({"x": [1.0, 5.0], "y": [0.0, 0.5]})
@@ -417,6 +425,7 @@ print(json.dumps([few, len(reads), peak() - begin, found, points[:20].tolist()])
 """
 
 
+@pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "binned-laplace"])
 def test_four_million_coefficients_are_never_held_at_once(cube, noise):

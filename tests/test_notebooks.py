@@ -42,6 +42,7 @@ def _texts(output: nbformat.NotebookNode) -> list[str]:
     return [output.get("text", ""), *data, *output.get("traceback", [])]
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @every
 def test_a_notebook_runs_from_a_clean_kernel(path):

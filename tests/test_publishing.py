@@ -164,8 +164,8 @@ def test_a_demo_installs_what_it_needs_and_nothing_where_all_is_there(tmp_path):
     assert installed("demo") == ["report"]
     (everything,) = installed("check")
     assert {"report", "test"} < set(everything.split(","))
-    (tmp_path / ".venv").mkdir()
-    for mark in (".made", ".ready"):
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    for mark in ("bin/uv", ".ready"):
         (tmp_path / ".venv" / mark).touch()
     assert installed("demo") == []
     (tmp_path / ".venv" / ".ready").rename(tmp_path / ".venv" / ".lean")

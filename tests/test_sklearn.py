@@ -89,6 +89,7 @@ def name_of(estimator: object) -> str:
     return type(estimator).__name__
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
 @pytest.mark.filterwarnings("ignore")
@@ -512,6 +513,7 @@ FITTED = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", FITTED, ids=name_of)
 def test_one_record_changes_neither_the_exit_nor_a_warning(estimator, account):

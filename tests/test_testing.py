@@ -96,7 +96,7 @@ def test_a_strangers_wrong_learner_is_caught():
 NOISES = ["laplace", "discrete-gaussian", "laplace-advanced"]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
     delta = {} if noise == "laplace" else {"budget": {"delta": "1e-6"}}
@@ -119,7 +119,7 @@ PRIVATE = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("data", PRIVATE, ids=["added", "unit", "added unit"])
 def test_every_neighbouring_relation_is_searched(data, monkeypatch):
     spec = changed(DENSITY, data=data)

@@ -17,7 +17,7 @@ import dbern
 ROOT = Path(__file__).parents[1]
 OLDEST, CANDIDATES = (3, 11), range(20, 10, -1)
 CLEAN = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.dist]
 
 
 def run(*command: object, **options: object) -> str:

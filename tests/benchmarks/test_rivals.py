@@ -133,7 +133,7 @@ def most_used(release, task, rng):
     return best
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pairs
 def test_no_neighbour_moves_more_than_the_noise_hides(rival, task):
     rng = np.random.default_rng(5)

@@ -130,7 +130,7 @@ def test_products_by_parity_are_those_of_the_whole(rows, inner, columns):
         np.testing.assert_allclose(one.T, turned, atol=1e-15)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("k", [60, 5, 400, MOST_K])
 def test_any_order_that_can_be_asked_for_keeps_constants(k):
     assert np.abs(iterated_matrix(k, MOST_H).sum(axis=1) - 1).max() < 1e-9

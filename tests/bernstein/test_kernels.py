@@ -35,7 +35,7 @@ def positions(kernel: Kernel, k: int) -> np.ndarray:
     return np.unique(every[(every >= 0) & (every <= 1)])
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("bandwidth", BANDWIDTHS)
 def test_largest_sums_bound_every_position_and_are_tight(name, bandwidth):

@@ -18,7 +18,7 @@ from dbern.bernstein.shapes import (
     value_range,
 )
 
-pytestmark = pytest.mark.slow  # searches: `make test` runs them
+pytestmark = pytest.mark.slow  # searches
 
 NUMBERS = st.floats(-5, 5, width=32)
 SEQUENCES = arrays(np.float64, st.integers(2, 12), elements=NUMBERS)

@@ -37,7 +37,7 @@ def errors(name, bandwidth, k, matrix, points=501):
     )
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("bandwidth", "k", "h"), CASES)
 def test_no_point_mass_errs_more_and_some_do_nearly(name, bandwidth, k, h):
@@ -68,7 +68,7 @@ def test_spectral_releases_too(name, bandwidth, k, rank):
     assert worst <= translate_error(kernel, k, 4, spectrum) <= loose * worst + 2e-5 * kernel.peak
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("spectral", [False, True])
 @pytest.mark.parametrize(("bandwidth", "k", "h"), [(0.2, 15, 4), (0.03, 1, 1)])

@@ -122,7 +122,7 @@ def users(rows, n, neighbors="replace-one"):
 ROWS = [(5, 1), (5, 2), (5, 5), (5, 8), (3, 100), (1, 2)]  # n, rows of a unit
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("n", "rows"), ROWS)
 @pytest.mark.parametrize("neighbors", ["replace-one", "add-or-remove-one"])
 @pytest.mark.parametrize("signed", [False, True])
@@ -230,7 +230,7 @@ def test_longer_confidence_costs_more_and_more_records_cost_less():
     assert many.certificate.approximation == few.certificate.approximation
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("kind", ["laplace", "spectral-laplace", "binned-laplace"])
 @pytest.mark.parametrize("k", [(12,), (60,), (9, 14)])
 def test_fewer_nodes_enclose_the_noise_all_the_same(kind, k):
@@ -370,9 +370,14 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
     np.testing.assert_allclose(finer, terms @ series.coefficients, atol=1e-12)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
-    ("k", "width", "count"), [((40,), 0.1, 801), ((30, 24), 0.3, 101), ((12,) * 3, 0.4, 31)]
+    ("k", "width", "count"),
+    [
+        ((40,), 0.1, 801),
+        ((30, 24), 0.3, 101),
+        pytest.param((12,) * 3, 0.4, 31, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("beside", [False, True])
 def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkeypatch):

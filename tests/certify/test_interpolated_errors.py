@@ -54,7 +54,7 @@ def exceeded(kernel, bins, cells):
     return max(float(over.max()), float(seen.max() - bounds.max())) / kernel.peak
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize(("bandwidth", "k", "cells", "degree"), SIZES)
 @pytest.mark.parametrize("public", [7, 200])
@@ -95,7 +95,7 @@ def test_splines_are_above_errors_and_kernels(name, bandwidth, k, cells, degree,
     assert (kernel(y[:, None] - t) <= found.kernel[rows] @ beta + ROUNDING * kernel.peak).all()
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_bounds_are_near_what_is_missed(name):
     kernel = kernel_of(name, 0.02)

@@ -367,7 +367,7 @@ def test_a_partition_fills_name_output_and_source(project, run):
 # --- what must never be printed --------------------------------------------------------------
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "place",

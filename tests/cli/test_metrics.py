@@ -244,7 +244,7 @@ def test_a_reset_is_no_event(served, capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("host", "code"),
     [("localhost:9464", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("10.1.2.3:9464", 200),

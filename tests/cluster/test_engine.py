@@ -271,7 +271,7 @@ def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
 
 @pytest.mark.slow
 def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatch):
-    """2000 tasks: few at a time, an eighth more to merge, and each two or three that do nothing."""
+    """400 tasks: few at a time, an eighth more to merge, and each two or three that do nothing."""
     submit, keys, together = client.submit, [], []
 
     def counted(function, *arguments, **named):
@@ -285,14 +285,14 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatc
         "dbern.cluster.worker_tasks.count", lambda *_: TaskResult(np.ones(4, np.int64), 1)
     )
     begin = time.process_time()
-    total = tree_reduce(client, case.counters, [()] * 2000, SALT, silent).result()
+    total = tree_reduce(client, case.counters, [()] * 400, SALT, silent).result()
     spent = time.process_time() - begin
-    assert total.state.tolist() == [2000] * 4
-    assert len(set(keys)) < 2000 * 8 / 7 + 8
+    assert total.state.tolist() == [400] * 4
+    assert len(set(keys)) < 400 * 8 / 7 + 8
     assert max(together) < 100
     begin = time.process_time()
     client.gather([submit(abs, number, pure=False) for number in range(500)])
-    assert spent / 2000 < 8 * (time.process_time() - begin) / 500
+    assert spent / 400 < 8 * (time.process_time() - begin) / 500
     assert len(pickle.dumps(case.counters)) < 100_000  # which each task is sent
 
 

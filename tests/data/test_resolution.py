@@ -90,7 +90,7 @@ def difficult(low, high, step):
 # --- Rounding
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", AXES)
 def test_records_are_rounded_as_exact_fractions_are(name):
     values = difficult(*AXES[name])
@@ -161,7 +161,7 @@ def state_of(spec, batches):
     return counters, counters.count(batches, SALT)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("outside", ["drop", "clamp"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_counts_are_those_of_records_that_were_rounded_before(name, outside, tmp_path):
@@ -280,7 +280,7 @@ def test_steps_of_rounded_rows_are_exact_where_a_bin_is_at_each(name, between):
     assert (envelope.upper - envelope.lower).max() <= 8 * splines.cells * multiples.deviation
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("degree", [1, 2, 3, 5])
 @pytest.mark.parametrize("cells", [7, 40, 73, 200])
 @pytest.mark.parametrize("name", ["halves", "whole numbers", "one step", "far from zero"])
@@ -416,12 +416,13 @@ HALVES = {
 }
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("mechanism", [{}, {"noise": "binned-laplace", "questions": ["density"]}])
 def test_answers_of_rounded_rows_cover_at_least_as_often_as_they_say(mechanism):
     """With a bin at each multiple, and with bins that a density wants."""
-    draws, inside = 200, dict.fromkeys(HALVES, 0)
+    draws, inside = 60, dict.fromkeys(HALVES, 0)
     case = counted(FARES, 0.0, 100.0, 0.5, mechanism)
     for key in range(1, draws + 1):
         d = synopsis_of(*case, key.to_bytes(32, "big")).distribution()

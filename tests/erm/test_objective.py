@@ -134,7 +134,7 @@ def slope_by_definition(loss, label, prediction) -> np.longdouble:
     return np.clip(prediction - label, -np.longdouble(loss.threshold), loss.threshold)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize(("loss", "kind"), SEPARATE)
 def test_minimizers_of_other_losses_are_where_the_gradient_is_zero(loss, kind, solve):

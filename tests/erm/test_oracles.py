@@ -19,7 +19,7 @@ from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, Expansion
 from dbern.errors import SpecError
 
-pytestmark = pytest.mark.slow  # searches: `make test` runs them
+pytestmark = pytest.mark.slow  # searches
 
 
 @pytest.mark.parametrize("cost", [0.5, 10.0, 1000.0])

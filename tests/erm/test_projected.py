@@ -17,7 +17,7 @@ from dbern.erm.gaussian_features import ProjectedGaussian
 from dbern.erm.losses import Logistic
 from dbern.erm.risk import Risk
 
-pytestmark = pytest.mark.slow  # searches: `make test` runs them
+pytestmark = pytest.mark.slow  # searches
 
 SCALES = (0.25, 0.4)
 WHOLE = Gaussian(SCALES)

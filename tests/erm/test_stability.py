@@ -21,7 +21,7 @@ from dbern.erm.shards import Expansion
 from dbern.errors import SpecError
 from dbern.privacy.keystream import content_buckets
 
-pytestmark = pytest.mark.slow  # searches: `make test` runs them
+pytestmark = pytest.mark.slow  # searches
 
 SALT = bytes(range(32))
 N = 8

@@ -47,6 +47,7 @@ SHARED = [  # under a ledger in PostgreSQL
 ]
 
 
+@pytest.mark.sample(test=3, verify=12)
 @pytest.mark.parametrize(
     ("ground", "place", "call", "when", "state"),
     [*(("local", *one) for one in STATES), *(("shared", *one) for one in SHARED)],

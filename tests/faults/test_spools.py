@@ -71,6 +71,7 @@ def spooled(project: Project) -> bool:
     return any(path.endswith(".spool") for path in project.remains())
 
 
+@pytest.mark.sample(verify=8)
 @pytest.mark.parametrize("place", points.SPOOLING)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_killed_around_the_spool_it_goes_on_or_is_begun_again(frames, place, when):

@@ -128,7 +128,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
-@pytest.mark.parametrize("cluster", [{"ttl": "10s"}], indirect=True)
+@pytest.mark.parametrize("cluster", [{"ttl": "4s"}], indirect=True)
 def test_a_worker_that_hangs_is_gone_on_without(project, cluster):
     """As soon as the scheduler has missed its heartbeats for so long."""
     hanging = cluster.worker()

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from goldens import answers, plans
+from goldens.cases import cases
 
 TESTS = Path(__file__).resolve().parents[1]
 TREE = "GOLDENS_TREE"
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add_argument("--artefacts", type=Path, help="a new folder for all that was made")
         command.add_argument("--answers", action="store_true", help="answers in place of bytes")
         command.add_argument("--keys", type=int, default=answers.KEYS, help="releases of a store")
+    parser.add_argument("--case", action="append", default=[], help="those of just this name")
     parser.add_argument("--out", type=Path, help="the file for digests (JSON) or answers (npz)")
     planned = commands.add_parser("plans", help="compare plans with those that are committed")
     planned.add_argument("--write", action="store_true", help="commit today's plans instead")
@@ -58,18 +60,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
             recorded = answers.record(Path(folder).resolve(), options.keys, only, tree)
         answers.save(recorded, options.out)
         return 0
-    return record_here(options.out, options.only, options.artefacts)
+    chosen = options.case or [*beginning(cases(), options.only)]
+    return record_here(options.out, chosen, options.artefacts)
 
 
-def record_here(out: Path, only: Sequence[str], artefacts: Path | None) -> int:
-    """Record with the `dbern` that is imported."""
+def beginning(names: Iterable[str], prefixes: Sequence[str]) -> Iterator[str]:
+    """The names that begin with one of the prefixes; all where there is none."""
+    return (name for name in names if not prefixes or name.startswith(tuple(prefixes)))
+
+
+def record_here(out: Path, chosen: Sequence[str], artefacts: Path | None) -> int:
+    """Record the chosen cases with the `dbern` that is imported."""
     from goldens.recording import FAILURE, record
 
     began = time.monotonic()
     digests: dict[str, dict[str, str]] = {}
     failed: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        for name, found in record(Path(folder).resolve(), only, os.environ.get(TREE)):
+        for name, found in record(Path(folder).resolve(), chosen, os.environ.get(TREE)):
             if FAILURE in found:
                 failed.append(f"{name}: {found[FAILURE].decode()}")
             digests[name] = {

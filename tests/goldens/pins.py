@@ -70,12 +70,12 @@ STATES = (
 
 
 def recorded() -> dict[str, dict[str, Any]]:
-    """What the cases' integers are with the `dbern` of this checkout."""
+    """Release the cases with the `dbern` of this checkout, and return their integers."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         command = [sys.executable, "-m", "goldens", "--out", str(folder / "digests.json")]
         command += ["--artefacts", str(folder / "made")]
-        command += [word for one in STATES for word in ("--only", one)]
+        command += [word for name in STATES for word in ("--case", name)]
         path = os.pathsep.join((str(TESTS.parent), str(TESTS)))
         environment = {**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"}
         subprocess.run(

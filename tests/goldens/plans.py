@@ -102,10 +102,13 @@ def planned(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     from dbern.planning.planner import plan_files
 
     try:
-        plan: dict[str, Any] = plan_files(spec_of(entry), ()).to_dict()
+        plan = plan_files(spec_of(entry), ())
     except dbern.SpecError:
         return None
-    return dict(json.loads(json.dumps(plan)))
+    content: dict[str, Any] = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
+    if dbern.ReleasePlan.from_dict(content) != plan:
+        raise RuntimeError(f"{entry}: its plan is another one after JSON")
+    return content
 
 
 def summary(plan: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from goldens.pins import FILE, STATES, recorded, whole_numbers
 
 
 @pytest.mark.slow
+@pytest.mark.sample(test=1)
 def test_the_integers_are_those_that_are_kept():
     assert recorded() == json.loads(FILE.read_text())
 

@@ -165,6 +165,7 @@ def test_without_noise_it_is_the_polynomial_of_the_mean_curve(project, client, k
     assert synopsis.band() == pytest.approx((high - low)[0] / 2)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_the_band_covers_and_is_not_wide(project, client):
     curves = write(project, rows=4000)

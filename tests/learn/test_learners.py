@@ -44,7 +44,7 @@ def test_a_flipped_label_moves_the_machine_by_twice_what_is_printed():
     assert move <= plan.sensitivity.function == pytest.approx(0.04, rel=1e-6)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", CASES)
 def test_any_order_and_partition_gives_the_same_integers(name):
     case, rng = CASES[name], np.random.default_rng(2)
@@ -66,7 +66,7 @@ def test_any_order_and_partition_gives_the_same_integers(name):
 # --- the model without noise -------------------------------------------------------------------
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in FAST else pytest.mark.slow) for name in MODELS]
 )

@@ -84,7 +84,7 @@ SIZES = [  # of numbers, a weight, and lists of three values
 ]  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize(("numbers", "weight", "lists"), SIZES)
 def test_no_replacement_moves_the_moments_by_more_than_is_proved(numbers, weight, lists, norm):
@@ -307,6 +307,7 @@ def test_the_doubt_of_what_is_left_is_how_far_noise_moves_it():
     assert 0.7 * left <= np.mean([fit.doubt for fit in fits]) <= 1.4 * left
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_intervals_cover_least_squares_about_as_often_as_they_say():
     covered = []
@@ -319,6 +320,7 @@ def test_intervals_cover_least_squares_about_as_often_as_they_say():
     assert np.mean(covered) > 0.9
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_intervals_cover_where_two_columns_of_many_depend_on_each_other():
     """Their covariance is far above its noise, however many others are nothing but noise."""

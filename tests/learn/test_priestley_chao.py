@@ -273,7 +273,7 @@ def test_the_bound_is_attained():
     assert component(Fraction(3, 4)).variation == 2  # two measures of mass one
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("noise", GAPS.noises)
 def test_the_planned_sensitivity_is_nearly_attained_by_a_move(noise):
     """In lattice values, coordinates and bins: random places, and the moves that cost most."""

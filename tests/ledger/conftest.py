@@ -21,7 +21,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.db"
 
 
-BACKENDS = ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)]
+BACKENDS = [
+    "sqlite",
+    pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.turns("PostgreSQL", 70)]),
+]
 """Every `LedgerBackend`: a new one is a name here, and a branch where a test goes past it."""
 
 

@@ -33,6 +33,7 @@ def name(url):
 
 
 slow = pytest.mark.slow
+pytestmark = pytest.mark.turns("PostgreSQL", 70)
 
 
 @slow

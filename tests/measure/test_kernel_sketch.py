@@ -158,7 +158,7 @@ EQUAL = [
 CUT = [kernels_and_sketch(name, *KINKED_CASES[6])[1] for name in KINKED]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("sketch", [*EQUAL, *CUT], ids=str)
 @given(data=st.data())
 @settings(max_examples=25)
@@ -244,7 +244,7 @@ def oracle_error(kernels: Sequence[Kernel]) -> float:
     return 1e-13 * peak + 1e-15 * moved
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("name", "bandwidth", "k", "density", "order", "bits"), CASES, ids=str)
 def test_contraction_is_the_kernel_sum_within_the_proved_error(
     name, bandwidth, k, density, order, bits
@@ -268,7 +268,7 @@ def test_contraction_is_the_kernel_sum_within_the_proved_error(
         assert error(database) <= len(database) * (bound + oracle_error(kernels))
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @every_kinked
 def test_cells_that_miss_a_kink_are_caught(name):
     """Equal cells of the same size, across the kinks: the claimed error is exceeded."""
@@ -345,7 +345,7 @@ TABLES = [  # name, bandwidth, k, cells to a unit, order, entries, the largest e
 ]  # fmt: skip
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("name", "bandwidth", "k", "density", "order", "entries", "most"), TABLES)
 def test_table_error_bounds_every_entry(name, bandwidth, k, density, order, entries, most):
     kernel = kernel_of(name, bandwidth)

@@ -93,6 +93,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.sample(verify=40)
 @pytest.mark.parametrize(("relation", "name", "noise", "axes", "k", "least"), ROWS)
 def test_no_neighbor_moves_the_integers_beyond_the_plan(relation, name, noise, axes, k, least):
     plan, groups = neighbors(relation, (CASES | WIDE)[name], axes, noise, k=k)
@@ -198,6 +199,7 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.planted
 @pytest.mark.slow
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_found(bug, monkeypatch):

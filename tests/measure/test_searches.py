@@ -85,6 +85,7 @@ def spec_of(relation: str, name: str, noise: str) -> dbern.ReleaseSpec:
     )
 
 
+@pytest.mark.sample(verify=16)
 @pytest.mark.parametrize(("relation", "name", "noise"), ROWS)
 def test_a_search_finds_no_counterexample(relation, name, noise):
     """What is solved for is diluted by the other rows of a unit's neighbours."""

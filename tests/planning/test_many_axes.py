@@ -134,6 +134,7 @@ def test_more_axes_than_a_lattice_may_have_are_refused_where_there_is_a_lattice(
     assert len(plan.components) == 10
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "rows", "width", "shape"), [(4, 400, WIDTH, (2, 3)), (8, 1000, 0.5, (3, 3))]

@@ -44,7 +44,7 @@ RISK = {"kind": "kernel-erm", "loss": "logistic"}
 
 @pytest.mark.slow
 @given(content=spec_sections())
-@settings(max_examples=5)
+@settings(max_examples=1)  # every golden's plan does too
 def test_a_plan_survives_json(content):
     spec = ReleaseSpec(**content)
     try:
@@ -565,7 +565,8 @@ def test_advice_on_an_error_names_keys_that_the_learner_has(changes, keys):
     assert str(refused.value).endswith(f"Write a larger {keys}")
 
 
-@pytest.mark.thorough
+@pytest.mark.slow
+@pytest.mark.sample(test=1)
 @pytest.mark.usefixtures("no_files")
 @pytest.mark.parametrize(
     ("target", "question"),

@@ -79,7 +79,7 @@ def test_renyi_divergence_is_bounded_by_rho(sigma: int, shift: int, order: float
 CASES = [(1, 1), (1, 2), (2, 1), (3, 1), (4, 3), (7, 1), (10, 10), (40, 9), (100, 25)]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(5)])
 @pytest.mark.parametrize(("sigma", "shift"), CASES)
 def test_the_exact_laws_delta_is_below_the_conversion(
@@ -149,7 +149,7 @@ def test_rho_for_at_the_ends() -> None:
     assert 0 < _delta_of(Fraction(1, 10**30), Fraction(10**6)) < Fraction(1, 10**4300)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     "rho", [Fraction(1, 10**6), Fraction(1, 50), Fraction(3, 2), Fraction(500)]
 )

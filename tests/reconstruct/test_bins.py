@@ -64,7 +64,7 @@ def test_the_largest_l2_norm_is_that_of_a_dense_grid(degree):
     assert largest <= bins.largest_l2 <= 1.01 * largest
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("bandwidth", "k", "cells", "degree"),
     [(0.1, 30, 12, 2), (0.3, 12, 3, 5), (0.05, 60, 25, 3), (0.1, 40, 12, 7)],

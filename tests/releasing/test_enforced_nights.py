@@ -64,7 +64,7 @@ def kept(stream: Nights, name: str = "trips") -> list[Path]:
     return [path for path in paths if release_id in str(path)]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (3, 0, 5, 1, 4, 2)])
 def test_a_person_counts_in_the_first_nights_that_come_in_any_order(nights, order):
     for night in order:
@@ -239,7 +239,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nights(tmp_path):
     assert max(losses[False]) > 1.0, "nobody left out would be found"
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("damage", ["block", "lost", "staging", "key"])
 def test_what_is_damaged_or_lost_stops_the_stream_until_it_is_ended(nights, damage):
     nights.release(0)

@@ -390,7 +390,7 @@ def removed(project):
     project.files()[1].unlink()
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("state", ["reserved", "reading", "staged"])
 @pytest.mark.parametrize(("change", "name"), [(replaced, "2"), (added, "9"), (removed, "1")])
 def test_changed_files_stop_a_release_until_they_are_charged(
@@ -683,7 +683,7 @@ SECRET = "37.4219983"
 RAISING = Mock(side_effect=ValueError(f"could not convert {SECRET}"))
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("place", [
     "dbern.data.parquet.as_floats", "dbern.cluster.worker_tasks.to_grid",
     "dbern.measure.reading.read_batches",

@@ -315,6 +315,7 @@ LEAKS = {
 }
 
 
+@pytest.mark.planted
 @pytest.mark.slow
 @pytest.mark.parametrize("plant", LEAKS)
 def test_a_planted_leak_is_caught(traces, monkeypatch, plant):

@@ -69,7 +69,7 @@ def test_a_later_night_than_the_first_is_released_and_says_so(nights):
         dbern.open(out.url)
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1), (0, 1, 1, 2)])
 def test_nights_come_in_any_order_and_again(nights, order):
     first = min(order[:1])
@@ -152,7 +152,7 @@ def test_a_file_of_a_closed_night_that_changed_stops_the_block_and_nothing_is_lo
     assert nights.spent() == "epsilon 1"
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("night", "changes", "error", "says"),
     [

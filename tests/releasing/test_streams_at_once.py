@@ -83,9 +83,10 @@ def ledger_url(request) -> str:
     return "" if request.param == "sqlite" else request.getfixturevalue("postgres_url")
 
 
-@pytest.fixture(params=["folder", "bucket"])
-def store(request) -> Bucket | None:
-    return request.getfixturevalue("bucket") if request.param == "bucket" else None
+@pytest.fixture
+def store(request, ledger_url) -> Bucket | None:
+    """A folder beside SQLite, a bucket beside PostgreSQL."""
+    return request.getfixturevalue("bucket") if ledger_url else None
 
 
 @pytest.fixture

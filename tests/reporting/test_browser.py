@@ -25,7 +25,6 @@ from dbern.synopsis.questions.interval import undenied_quotients
 from dbern.synopsis.questions.product_intervals import _product_families
 
 pytestmark = pytest.mark.slow
-WIDTHS = (390, 1280)
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
 KINDS += ["group curves", "rounded", "rounded map", "chosen bandwidth"]
 
@@ -45,21 +44,29 @@ def made(tmp_path_factory, client):
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory, made):
-    """A page of each layout: a curve, one map, many maps, regions, budgets."""
+def page_of(tmp_path_factory, made):
+    """The page of a layout, made when it is first asked for."""
     folder = tmp_path_factory.mktemp("pages")
-    texts = {kind: synopsis_page(made(kind)) for kind in KINDS}
-    with Project(Path(made("curve").url).parent).ledger() as ledger:
-        texts["budgets"] = ledger_page(ledger.status(), ledger.log(), pending=True)
-    for kind, text in texts.items():
-        (folder / f"{kind}.html").write_text(text, encoding="utf-8")
-    return folder
+
+    def text_of(kind: str) -> str:
+        if kind != "budgets":
+            return synopsis_page(made(kind))
+        with Project(Path(made("curve").url).parent).ledger() as ledger:
+            return ledger_page(ledger.status(), ledger.log(), pending=True)
+
+    def page(kind: str) -> Path:
+        path = folder / f"{kind}.html"
+        if not path.exists():
+            path.write_text(text_of(kind), encoding="utf-8")
+        return path
+
+    return page
 
 
 @pytest.fixture
-def script(debugger, pages):
+def script(debugger, page_of):
     """What the script of a kind's page tells after each step."""
-    return lambda kind, *steps: ask(debugger, pages / f"{kind}.html", *steps)
+    return lambda kind, *steps: ask(debugger, page_of(kind), *steps)
 
 
 def drawn_points(domain, *places):
@@ -71,31 +78,31 @@ def drawn_points(domain, *places):
     return np.column_stack([axis.at(unit[:, i]) for i, axis in enumerate(domain.axes)])
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("kind", [*KINDS, "budgets"])
-def test_a_page_looks_right_in_a_browser(debugger, pages, kind):
-    for width in WIDTHS:
-        for scheme in ("light", "dark"):
-            seen = look(debugger, pages / f"{kind}.html", width, scheme)
-            assert seen.complaints == []
-            assert seen.outside == []
-            assert seen.overflow <= 0, f"{kind} at {width}: {seen.overflow} too wide"
-            assert seen.visible == 1
-            assert seen.focusable >= 4
-            paper = 255 * channels(INK[scheme]["paper"])
-            pixels = np.asarray(Image.open(io.BytesIO(seen.picture)).convert("RGB"), dtype=float)
-            assert pixels.shape[1] == width
-            np.testing.assert_allclose(pixels[0, 0], paper, atol=1)
-            off = np.abs(pixels - paper).max(axis=2) > 24
-            assert 0.02 < off.mean() < 0.7  # neither blank nor covered
+def test_a_page_looks_right_in_a_browser(debugger, page_of, kind, width, scheme):
+    seen = look(debugger, page_of(kind), width, scheme)
+    assert seen.complaints == []
+    assert seen.outside == []
+    assert seen.overflow <= 0, f"{kind} at {width}: {seen.overflow} too wide"
+    assert seen.visible == 1
+    assert seen.focusable >= 4
+    paper = 255 * channels(INK[scheme]["paper"])
+    pixels = np.asarray(Image.open(io.BytesIO(seen.picture)).convert("RGB"), dtype=float)
+    assert pixels.shape[1] == width
+    np.testing.assert_allclose(pixels[0, 0], paper, atol=1)
+    off = np.abs(pixels - paper).max(axis=2) > 24
+    assert 0.02 < off.mean() < 0.7  # neither blank nor covered
 
 
-def test_text_stands_in_the_middle_below_a_wide_picture(debugger, pages):
+def test_text_stands_in_the_middle_below_a_wide_picture(debugger, page_of):
     boxes = """["h1", "#live", ".lead", "#guarantee", "footer"].map((name) => {
         const element = document.querySelector(name), box = element.getBoundingClientRect();
         const padding = parseFloat(getComputedStyle(element).paddingLeft);
         return [box.left + padding, box.right - padding];
     })"""
-    (told,) = ask(debugger, pages / "map.html", boxes)
+    (told,) = ask(debugger, page_of("map"), boxes)
     heading, picture, lead, section, footer = told
     assert heading[0] == lead[0] == section[0] == footer[0] > picture[0] + 100
     assert lead[0] + lead[1] == pytest.approx(picture[0] + picture[1])
@@ -179,7 +186,7 @@ def test_the_rows_in_a_box_are_those_that_python_answers(script, made):
 
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("kind", ["rounded", "rounded map"])
-def test_rows_that_are_rounded_are_those_that_python_answers(script, pages, made, kind):
+def test_rows_that_are_rounded_are_those_that_python_answers(script, page_of, made, kind):
     """Ends of a box are multiples, of which both count: also of a box that is one value."""
     asked = made(kind).distribution()
     likely = "document.getElementById('live-likely').hidden"
@@ -198,7 +205,7 @@ def test_rows_that_are_rounded_are_those_that_python_answers(script, pages, made
         assert low <= found.low + 1e-9
         assert found.high <= high + 1e-9
     assert hidden == (not found.note)
-    words = (pages / f"{kind}.html").read_text(encoding="utf-8")
+    words = page_of(kind).read_text(encoding="utf-8")
     assert f"Of rows rounded to 0.5{' in x' * (kind != 'rounded')}: " in words
     assert ("[data.resolution] y = .." in words) == (kind != "rounded")
     if kind == "rounded":  # a bin for each value: nothing is left open but the noise

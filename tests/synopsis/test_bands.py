@@ -306,7 +306,7 @@ def at_least(draws, level, sigmas=3.5):
 def surely(counts, draws):
     """Whether each kind of records is covered often enough, and all together, by other noise each.
 
-    Four kinds with 400 draws each show bands that cover 92 % together, or 88 % of one of them.
+    Four kinds with 150 draws each show bands that cover 89 % together, or 84 % of one of them.
     """
     together = draws * len(counts)
     return min(counts.values()) >= at_least(draws, 0.95) and sum(counts.values()) >= at_least(
@@ -314,13 +314,14 @@ def surely(counts, draws):
     )
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize(
     ("axes", "bandwidth", "draws"),
     [
         (1, 0.1, 40),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in ((1, 0.05, 400), (2, 0.1, 400), (3, 0.2, 200))
+            for case in ((1, 0.05, 150), (2, 0.1, 150), (3, 0.2, 150))
         ),
     ],
 )
@@ -335,6 +336,7 @@ def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, 
     assert surely(counts, draws), counts
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_level")
 def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
@@ -347,6 +349,7 @@ def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
         assert covered(case, 20, records, points, 0.05) >= at_least(20, 0.95)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_half_of_the_noise_is_caught(kept_noise):
     """Where no record is near there is nothing but noise, and the band is not much wider."""
@@ -357,6 +360,7 @@ def test_half_of_the_noise_is_caught(kept_noise):
     assert covered(case, 60, records, points, 0.05) < at_least(60, 0.95)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_a_choice_made_after_the_release_is_covered(kept_noise):
     records = np.random.default_rng(2).beta(2, 5, size=(5000, 1))
@@ -423,6 +427,7 @@ def test_other_releases_are_answered_as_they_are(axes, bandwidth, noise, target)
     assert "most_silenced" not in plan.to_dict()["components"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "axes", [1, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 3))]
 )
@@ -552,6 +557,7 @@ def covered_quotients(case, draws, records, responses, points, bandwidth, first=
     return sum(inside(one.interval(points), truth) for one in synopses)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.usefixtures("kept_quotients")
 @pytest.mark.parametrize(
     ("axes", "bandwidth", "n", "draws"),
@@ -559,7 +565,7 @@ def covered_quotients(case, draws, records, responses, points, bandwidth, first=
         (1, 0.1, 400, 20),
         *(
             pytest.param(*case, marks=pytest.mark.slow)
-            for case in ((1, 0.05, 20_000, 140), (1, 0.1, 400, 140), (2, 0.15, 5000, 70))
+            for case in ((1, 0.05, 20_000, 50), (1, 0.1, 400, 50), (2, 0.15, 5000, 50))
         ),
     ],
 )
@@ -575,6 +581,7 @@ def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws
     assert surely(counts, draws), counts
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     """At every public m at once, for noise that the bound was not drawn from; nor much wider."""

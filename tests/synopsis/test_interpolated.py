@@ -66,12 +66,14 @@ def truth(synopsis, points):
     return np.prod(rows, axis=0).mean(axis=1)
 
 
+@pytest.mark.slow
 def test_a_narrow_kernel_is_released_with_lines(synopsis):
     (component,) = synopsis.metadata["components"]
     assert set(component["h"]) == {INTERPOLATED}
     assert component["noise"]["kind"].startswith("binned-")
 
 
+@pytest.mark.slow
 def test_values_are_lines_between_lattice_values(synopsis):
     """By xarray's own interpolation of the group of coefficients, which knows nothing of us."""
     group = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
@@ -109,7 +111,7 @@ def test_no_order_changes_lines(synopsis):
     assert np.isfinite(chosen).all()
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("shapes", [
     ("nonnegative",), ("nonnegative", "normalized"), ("normalized",), ("quiet",),
     ("increasing:x", "nonnegative"),

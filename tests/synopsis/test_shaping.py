@@ -218,7 +218,7 @@ SHAPES = [
 ]
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
 def test_no_step_errs_by_more_than_the_raw_error_and_what_it_says(synopsis, shapes):
     """The band's proof itself: ``sup |g - F| <= sup |f - F| + shaping``, whatever F is."""
@@ -271,6 +271,7 @@ def test_the_interval_contains_the_curve_within_the_band(synopsis, shapes):
     assert (exact <= high + slack).all()
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 @pytest.mark.parametrize("shapes", SHAPES, ids=" ".join)
 def test_bands_cover_over_simulated_noise(synopsis, shapes):

@@ -88,6 +88,7 @@ def test_no_more_is_kept_than_fits(url, monkeypatch):
     assert len(reads) == 5
 
 
+@pytest.mark.slow
 def test_a_damaged_shard_is_refused_when_it_is_read(url, tmp_path, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
     copy = shutil.copytree(url, tmp_path / "copy.zarr")

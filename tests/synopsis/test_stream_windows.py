@@ -53,6 +53,7 @@ def density(x: np.ndarray, count: int) -> np.ndarray:
     return kernels.sum(axis=1) / (100 * count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [(0, 6), (0, 2), (1, 4), (4, 4), (5, 6)])
 def test_a_window_is_the_sum_of_its_nights(nights, stream, window):
     first, last = (date(2026, 1, 1 + night) for night in window)
@@ -175,6 +176,7 @@ def test_a_year_of_totals_errs_as_planned():
     assert found == pytest.approx(planned, rel=0.03)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_bands_and_questions_cover_over_the_nights(nights, monkeypatch):
     """100 times all nodes with new noise: of 5 % claims more than 12 would fail once in 10^3."""

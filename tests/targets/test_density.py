@@ -162,7 +162,7 @@ def test_the_effective_kernel_enters_the_sensitivity_and_the_certificate():
 # --- sketches and values
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(("bandwidth", "k"), CASES)
 @pytest.mark.parametrize("epsilon", ["0.1", "10"])
 def test_the_chosen_sketch_costs_a_percent_of_the_sensitivity(bandwidth, k, epsilon):

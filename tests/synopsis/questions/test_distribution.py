@@ -149,9 +149,10 @@ def test_smooth_weights_between_places_of_their_grid_are_caught(monkeypatch):
 # --- Bands
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize(
     ("axes", "draws"),
-    [(1, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 12), (2, 8)))],
+    [(1, 2), *(pytest.param(*one, marks=pytest.mark.slow) for one in ((1, 6), (2, 6)))],
 )
 def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
     names = ["clustered"] if draws < 5 else list(databases(axes, 10))
@@ -159,6 +160,7 @@ def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
     assert too_few(found, draws) == {}
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 @pytest.mark.parametrize(("question", "part"), [("mean", 2), ("variance", 4)])
 def test_a_part_of_the_noise_is_caught(monkeypatch, question, part):
@@ -259,6 +261,7 @@ def test_gaussian_noise_is_answered_too():
     assert covers(asked(rows, gaussian=True).mean(), rows.mean())
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_the_population_is_covered_about_as_often_as_it_says():
     """Beta(2, 5) on the unit interval: its mean and median are known."""
@@ -450,6 +453,7 @@ def smoothed_difference(x, y, kernel, low=0.2, high=0.6):
     return shares[0].mean() - shares[1].mean()
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_smoothed_differences_of_releases_cover_at_least_as_often_as_they_say(draws):
     """By the same kernels, and where one release is smoothed more widely, by these."""

@@ -97,6 +97,7 @@ def test_a_fit_without_what_it_misses_is_caught(monkeypatch):
     assert beyond(REGIONS["triangle"], "triangle", 2, 0.3)[0] > 0
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_smoothed_shares_of_polygons_cover():
     rows = databases(2, 2000)["clustered"]

@@ -87,13 +87,14 @@ def test_one_side_for_both_parts_is_caught(monkeypatch):
     assert attacks(15) > 1e-3
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize(
     ("names", "draws", "groups"),
     [
         (["clustered"], 1, False),
         *(
             pytest.param(list(databases(1, 10)), draws, groups, marks=pytest.mark.slow)
-            for draws, groups in ((14, False), (8, True))
+            for draws, groups in ((6, False), (6, True))
         ),
     ],
 )
@@ -109,6 +110,7 @@ def tell_noise_as(monkeypatch, part):
     monkeypatch.setattr(split_measure.SplitMeasure, "joint", less)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_noise_that_is_told_as_half_is_caught(monkeypatch):
     """The mean of all responses has no bias: its band is noise alone."""
@@ -225,6 +227,7 @@ def half_by_half(draws):
     return covering((responding(rows, v, 1 + draw, exact=exact) for draw in range(draws)), asked)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_curves_along_an_axis_cover_at_least_as_often_as_they_say(draws):
     assert too_few(half_by_half(draws), draws) == {}
@@ -264,11 +267,13 @@ def between_groups(draws):
     return covering((grouped(rows, phase, 1 + draw, exact=exact) for draw in range(draws)), asked)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_groups_differ_by_what_covers_at_least_as_often_as_it_says(draws):
     assert too_few(between_groups(draws), draws) == {}
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_a_difference_of_groups_whose_noise_is_told_as_half_is_caught(monkeypatch):
     rows = np.random.default_rng(1).uniform(size=(5000, 1))
@@ -324,11 +329,13 @@ def responses_between_groups(draws, *, alike=False, beta=0.05):
     return covering(releases, asked)
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.parametrize("draws", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_responses_of_groups_differ_by_what_covers_at_least_as_often_as_it_says(draws):
     assert too_few(responses_between_groups(draws), draws) == {}
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_a_difference_of_responses_whose_noise_is_told_as_a_quarter_is_caught(monkeypatch):
     assert responses_between_groups(60, alike=True, beta=0.3)[("everywhere",)] >= 42
@@ -382,6 +389,7 @@ def test_the_population_has_the_wider_interval():
     assert all_rows.low <= 0.5 <= all_rows.high
 
 
+@pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_the_population_of_responses_is_covered_about_as_often_as_it_says():
     rng, found = np.random.default_rng(3), 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 import pkgutil
 import shutil
 import sqlite3
 import tempfile
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -228,13 +226,9 @@ def test_the_ledger_s_folder_holds_nothing_else(ledger, held, path):
     assert names == {"ledger.db"} | beside
 
 
-MODULES = sorted(module.name for module in pkgutil.iter_modules(dbern.ledger.__path__))
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_examples_run(name):
-    assert doctest.testmod(import_module(f"dbern.ledger.{name}")).failed == 0
-    assert name not in dbern.ledger.__all__
+def test_no_module_is_a_public_name():
+    modules = {module.name for module in pkgutil.iter_modules(dbern.ledger.__path__)}
+    assert not modules & set(dbern.ledger.__all__)
 
 
 DIGEST = hashlib.sha256(b"A" * 2_500_000).hexdigest()

@@ -1,4 +1,4 @@
-"""What a ledger's database refuses to change, and logs by itself, whoever writes to it.
+"""Triggers: a ledger's database refuses changes, and logs by itself, whoever writes to it.
 
 Triggers hold for every client that may not drop them: in PostgreSQL for every role but the owner of
 the tables, in SQLite for every statement of whoever can write the file, who can drop them too.

@@ -37,47 +37,48 @@ class _Tables:
 
 def contradictions(connection: Connection) -> list[str]:
     """Return what log and tables do not tell alike; nothing where only `dbern` changed a ledger."""
-    told = _Tables()
+    replayed = _Tables()
     differing = [
         f"log entry {number} ({line.event!r})"
         for number, line in enumerate(statements.log(connection, None), 1)
-        if not _replay(told, line)
+        if not _replay(replayed, line)
     ]
     stored = _stored(connection)
-    differing += [f"terms of dataset {name!r}" for name in _unlike(told.terms, stored.terms)]
+    differing += [f"terms of dataset {name!r}" for name in _unlike(replayed.terms, stored.terms)]
     differing += sorted(
-        {f"grants of dataset {grant[0]!r}" for grant in _unlike(told.grants, stored.grants)}
+        {f"grants of dataset {grant[0]!r}" for grant in _unlike(replayed.grants, stored.grants)}
     )
-    for release_id in _unlike(told.releases, stored.releases):
-        row = stored.releases.get(release_id) or told.releases[release_id]
+    for release_id in _unlike(replayed.releases, stored.releases):
+        row = stored.releases.get(release_id) or replayed.releases[release_id]
         differing.append(f"release {row['name']!r} of dataset {row['dataset']!r}")
-    metadata = {key: stored.metadata.get(key) for key in told.metadata}
-    return differing + [f"the ledger's {key}" for key in _unlike(told.metadata, metadata)]
+    metadata = {key: stored.metadata.get(key) for key in replayed.metadata}
+    return differing + [f"the ledger's {key}" for key in _unlike(replayed.metadata, metadata)]
 
 
-def _unlike(told: Mapping[Any, Any], stored: Mapping[Any, Any]) -> Iterator[Any]:
-    for key in {**told, **stored}:
-        if told.get(key) != stored.get(key):
+def _unlike(logged: Mapping[Any, Any], stored: Mapping[Any, Any]) -> Iterator[Any]:
+    for key in {**logged, **stored}:
+        if logged.get(key) != stored.get(key):
             yield key
 
 
-def _replay(told: _Tables, line: AuditLine) -> bool:
+def _replay(replayed: _Tables, line: AuditLine) -> bool:
     """Do what a line tells; return whether it can have happened."""
     detail, release_id = dict_of(line.detail), str(line.release_id)
     match line.event:
         case "refused" | "restored":
             return True
         case "grant":
-            told.grants[line.dataset, detail.get("epsilon"), detail.get("delta")] += 1
+            amounts = (detail.get(name) for name in ("epsilon", "delta"))
+            replayed.grants[tuple(str(value) for value in (line.dataset, *amounts))] += 1
             terms = {name: detail.get(name) for name in TERMS}
-            return told.terms.setdefault(line.dataset, terms) == terms
+            return replayed.terms.setdefault(line.dataset, terms) == terms
         case "metadata":
             key, was = str(detail.get("key")), detail.get("was")
-            before, told.metadata[key] = told.metadata.get(key, was), detail.get("is")
+            before, replayed.metadata[key] = replayed.metadata.get(key, was), detail.get("is")
             return bool(before == was)
-    row = told.releases.setdefault(release_id, {})
+    row = replayed.releases.setdefault(release_id, {})
     if not row:
-        state = State.RESERVED if line.event == "reserve" else detail.get("state")
+        state = State.RESERVED if line.event == "reserve" else str(detail.get("state"))
         row |= {"dataset": line.dataset, "name": line.name, "state": state}
         row |= {name: detail.get(name) for name in ("output", *_AMOUNTS)}
         return line.event == "reserve" or detail.get("was") == "unknown"
@@ -85,7 +86,7 @@ def _replay(told: _Tables, line: AuditLine) -> bool:
         row["output"] = detail.get("output", row["output"])
     if line.event == "set-output":
         return True
-    state = detail.get("state") if line.event == "reconciled" else line.event
+    state = str(detail.get("state")) if line.event == "reconciled" else line.event
     possible = state in NEXT.get(row["state"], ())
     row |= {"state": state, "name": line.name}
     return possible

@@ -156,6 +156,10 @@ _KEEP_OUTSIDE = (
     "keep ledger and keys out of every repository and backup: the keys of unfinished releases are "
     "as secret as the records"
 )
+_CHANGED = (
+    "the database was changed by hand: ask who may write to it, restore a backup from before, and "
+    "run dbern ledger reconcile over all that was published"
+)
 _COMPARE = (
     "synchronize the clock; compare what dbern ledger status --log says of these periods with the "
     "grant"
@@ -205,12 +209,20 @@ def _content(url: str) -> list[Finding]:
     try:
         with BudgetLedger.open(url, read_only=True) as ledger:
             accounts, log = ledger.status(None), ledger.log(None)
+            differing = ledger.contradictions()
     except DbernError as error:
         return [Finding("ledger content", "mend", str(error), "see above; else restore a backup")]
     return _run(
         ("ledger content", lambda: _newest_entry(log, accounts), "set the system's clock"),
+        ("ledger's log", lambda: _log_against_tables(differing), _CHANGED),
         ("ledger's clock", lambda: _clock_of_log(log, accounts), _COMPARE),
     )
+
+
+def _log_against_tables(differing: Sequence[str]) -> Verdict:
+    if differing:
+        return "mend", f"the log does not tell what the tables hold: {_listed(differing)}"
+    return "good", "tells every grant, charge and state"
 
 
 def _newest_entry(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:

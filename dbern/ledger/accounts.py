@@ -48,6 +48,11 @@ def granted_terms(connection: Connection, dataset: str, stated: StatedTerms) -> 
     terms = stated.completed(fixed or Terms())
     if fixed is None:
         statements.add_dataset(connection, dataset, terms)
+    elif statements.granted(connection, dataset) == Budget(Fraction(0)):
+        raise IntegrityError(
+            f"dataset {dataset!r}: has terms and no grant, so the ledger was changed by hand. See "
+            "what dbern ledger status --log says, and restore a backup."
+        )
     elif fixed != terms:
         _refuse_terms(dataset, fixed, terms)
     return terms
@@ -179,7 +184,9 @@ def recorded(
     current = statements.identified(connection, reservation.release_id)
     if current is None or not changed:
         raise moved_on(current, wanted)
-    statements.add_audit(connection, event, current.dataset, current.name, current.release_id)
+    detail = {"output": current.output} if current.output != reservation.output else {}
+    whose = (current.dataset, current.name, current.release_id)
+    statements.add_audit(connection, event, *whose, detail)
     return current
 
 

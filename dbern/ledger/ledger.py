@@ -12,7 +12,7 @@ from dbern.errors import (
     IntegrityError,
     SpecError,
 )
-from dbern.ledger import accounts, comparison, restore, statements
+from dbern.ledger import accounts, comparison, replay, restore, statements
 from dbern.ledger.amounts import BASIC, require_positive
 from dbern.ledger.backend import LedgerBackend
 from dbern.ledger.high_water_mark import Point
@@ -282,6 +282,11 @@ class BudgetLedger:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
         with self._backend.read() as connection:
             return statements.log(connection, dataset)
+
+    def contradictions(self) -> list[str]:
+        """Return what the log and the tables do not tell alike: what was changed past `dbern`."""
+        with self._backend.read() as connection:
+            return replay.contradictions(connection)
 
     def is_pending(self) -> bool:
         """Return whether spending is stopped until published releases are reconciled."""

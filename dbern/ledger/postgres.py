@@ -26,8 +26,9 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
+from dbern.ledger import guards
 from dbern.ledger.high_water_mark import HighWaterMark
-from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, ledger_id_of, meta, version_of
+from dbern.ledger.tables import install, ledger_id_of, meta, version_of
 from dbern.ledger.wrapped_keys import WrappedKeys, wrapped
 
 STAGING = "DBERN_LEDGER_STAGING"
@@ -192,17 +193,8 @@ class PostgresBackend:
         connection.execute(
             meta.update().where(meta.c.key == "home").values(value=self.home(connection))
         )
-        connection.exec_driver_sql(
-            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "RAISE EXCEPTION USING ERRCODE = '23000', "
-            "MESSAGE = TG_TABLE_NAME || ' refuses ' || TG_OP; END $$"
-        )
-        for table in (*APPEND_ONLY, *PERMANENT):
-            changes = "UPDATE OR DELETE" if table in APPEND_ONLY else "DELETE"
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER {table.name}_stay BEFORE {changes} OR TRUNCATE ON {table.name} "
-                "FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
-            )
+        for statement in guards.on_postgresql(connection):
+            connection.exec_driver_sql(statement)
         return True
 
     @contextmanager

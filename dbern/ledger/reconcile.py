@@ -70,8 +70,10 @@ def _charge(
     holder = statements.named(connection, dataset, release.name)
     if holder and holder.state in PENDING and release.charge == FREE:
         # A node that its stream paid for costs nothing under any name, so it gets no second one.
-        aside = {"state": State.ABANDONED.value, "name": f"{holder.name}~{holder.release_id[:8]}"}
-        statements.moved(connection, holder.release_id, PENDING, aside)
+        aside, gone = f"{holder.name}~{holder.release_id[:8]}", State.ABANDONED.value
+        change = {"state": gone, "name": aside}
+        statements.moved(connection, holder.release_id, PENDING, change)
+        statements.add_audit(connection, gone, dataset, aside, holder.release_id)
         holder = None
     taken = holder is not None
     name = f"{release.name}~{release.release_id[:8]}" if taken else release.name
@@ -145,7 +147,9 @@ def _log(connection: Connection, release: Published, reservation: Reservation | 
     detail = {
         **statements.amount_columns(release.charge),
         "rho": None if release.rho is None else str(release.rho),
+        "gamma": None if release.gamma is None else str(release.gamma),
         "was": "unknown" if reservation is None else reservation.state.value,
+        "state": _state(release).value,
         "output": release.output,
     }
     statements.add_audit(

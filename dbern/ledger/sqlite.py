@@ -16,19 +16,18 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
+from dbern.ledger import guards
 from dbern.ledger.durable import private_directory, sync_directory
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.key_files import KeyFiles
-from dbern.ledger.tables import APPEND_ONLY, PERMANENT, install, version_of
+from dbern.ledger.tables import install, version_of
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
-# Recursive triggers let REPLACE, too, meet the triggers that refuse a DELETE.
 _PRAGMAS = (
     "journal_mode = DELETE",
     "synchronous = EXTRA",  # FULL leaves the journal's removal to chance: a power cut undoes it
     "secure_delete = ON",
     "foreign_keys = ON",
-    "recursive_triggers = ON",
 )
 
 _NEW = "auto_vacuum = FULL"
@@ -215,13 +214,8 @@ def _begin(connection: Connection) -> None:
 
 def _install(connection: Connection) -> bool:
     install(connection, home="")
-    for table in (*APPEND_ONLY, *PERMANENT):
-        refused = ("UPDATE", "DELETE") if table in APPEND_ONLY else ("DELETE",)
-        for change in refused:
-            connection.exec_driver_sql(
-                f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
-                f"BEGIN SELECT RAISE(ABORT, '{table.name} refuses {change}'); END"
-            )
+    for statement in guards.on_sqlite():
+        connection.exec_driver_sql(statement)
     return True
 
 

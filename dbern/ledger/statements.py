@@ -107,10 +107,9 @@ def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
 
 
 def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
-    """Add budget to a dataset."""
+    """Add budget to a dataset; the database logs it, whoever adds it (`dbern.ledger.guards`)."""
     row = {"dataset": dataset, **amount_columns(budget), "created": now()}
     connection.execute(grants.insert().values(row))
-    add_audit(connection, "grant", dataset, detail=amount_columns(budget))
 
 
 def add_release(
@@ -133,7 +132,8 @@ def add_release(
         "created": created,
     }
     inserted = connection.execute(releases.insert().values(row).returning(releases))
-    add_audit(connection, "reserve", request.dataset, request.name, release_id, amounts)
+    detail = {**amounts, "output": request.output}
+    add_audit(connection, "reserve", request.dataset, request.name, release_id, detail)
     return _reservation(inserted.mappings().one())
 
 
@@ -214,16 +214,16 @@ def moved(
     One that is over then keeps its plan without the matrices, which are megabytes: nothing is
     carried out any more, and what was published has them.
     """
+    values = dict(values)
+    if "state" in values and State(str(values["state"])) not in LIVE:
+        values |= _abridged_plan(connection, release_id)
     change = (
         releases.update()
         .where(releases.c.release_id == release_id)
         .where(releases.c.state.in_([state.value for state in states]))
-        .values(dict(values))
+        .values(values)
     )
-    changed = connection.execute(change).rowcount == 1
-    if changed and "state" in values and State(str(values["state"])) not in LIVE:
-        _abridge(connection, release_id)
-    return changed
+    return connection.execute(change).rowcount == 1
 
 
 def new_id() -> str:
@@ -261,12 +261,13 @@ def amount_columns(budget: Budget) -> dict[str, object]:
     return {"epsilon": str(budget.epsilon), "delta": str(budget.delta)}
 
 
-def _abridge(connection: Connection, release_id: str) -> None:
-    whose = releases.c.release_id == release_id
-    plan = str(connection.scalar(select(releases.c.plan).where(whose)))
+def _abridged_plan(connection: Connection, release_id: str) -> dict[str, object]:
+    """Return the value to change where a release's plan has matrices, else none."""
+    plan = connection.scalar(select(releases.c.plan).where(releases.c.release_id == release_id))
+    if plan is None:
+        return {}
     abridged = json_text(_abridged(json.loads(plan)))
-    if len(abridged) < len(plan):
-        connection.execute(releases.update().where(whose).values(plan=abridged))
+    return {"plan": abridged} if len(abridged) < len(plan) else {}
 
 
 def _text(amount: Fraction | None) -> str | None:

@@ -26,7 +26,7 @@ from dbern.ledger.values import (
     State,
 )
 
-VERSION = "4"
+VERSION = "5"
 
 _MIGRATIONS: dict[str, tuple[str, ...]] = {}
 """Statements that take a ledger of a version to the next one; no earlier one was ever published."""
@@ -52,6 +52,9 @@ datasets = Table(
     Column("period", String),
     Column("random_dp", String),  # "allowed", or NULL
 )
+TERMS = [column.name for column in datasets.columns if column.name not in ("name", "created")]
+"""Columns of what the first grant of a dataset fixes."""
+
 grants = Table(
     "grants",
     metadata,
@@ -89,12 +92,6 @@ audit = Table(
     Column("release_id", String),
     Column("detail", Text, nullable=False),
 )
-
-APPEND_ONLY = (datasets, grants, audit)
-"""Tables whose rows are never changed or deleted; the backend makes the database refuse it."""
-
-PERMANENT = (releases,)
-"""Tables whose rows change but are never deleted."""
 
 
 def version_of(connection: Connection) -> str | None:

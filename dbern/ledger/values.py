@@ -39,6 +39,16 @@ PENDING = (State.RESERVED, State.READING)
 LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 
+_OVER = (State.COMMITTED, State.ABANDONED)
+
+NEXT: Mapping[State, tuple[State, ...]] = {
+    State.RESERVED: (State.READING, State.SPENT, *_OVER, State.REFUNDED),
+    State.READING: (State.SPENT, *_OVER),
+    State.SPENT: _OVER,
+    State.REFUNDED: _OVER,
+}
+"""The states that may follow each; only `reconcile` finds that a refunded release was published."""
+
 
 FREE = Budget(Fraction(0))
 """What a release costs that is within a charge."""

@@ -189,21 +189,39 @@ class Stream:
         }
 
     def node(self, node: Node) -> ReleasedStore:
-        """Return the store of a node, which is opened once and has to be of this stream."""
+        """Return the store of a node, opened once; it has to be of this stream's charge."""
         if node not in self._stores:
-            whole = self._whole(node)
-            store = ReleasedStore(location_at(f"{self.location}/{whole.store_name}"))
-            stated = store.released.stream
-            same = stated is not None and replace(stated.restore(), without=frozenset()) == whole
-            alike = next(iter(self._stores.values()), store).released.components
-            if not same or store.released.components != alike:
-                raise IntegrityError(f"{store.location}: is not the node of {self.location}")
+            store = self._opened(node)
+            if any(_common(end) != _common(store) for end in self._ends):
+                raise IntegrityError(
+                    f"{store.location}: was paid by another charge, or counted otherwise, than "
+                    f"others of {self.location}. Put the nodes of one stream alone there"
+                )
             self._stores[node] = store
         return self._stores[node]
+
+    @cached_property
+    def _ends(self) -> list[ReleasedStore]:
+        """Two nodes with which others are compared: of another charge, they differ from one."""
+        return [self._opened(end(self._published)) for end in (min, max)]
+
+    def _opened(self, node: Node) -> ReleasedStore:
+        whole = self._whole(node)
+        store = ReleasedStore(location_at(f"{self.location}/{whole.store_name}"))
+        stated = store.released.stream
+        if stated is None or replace(stated.restore(), without=frozenset()) != whole:
+            raise IntegrityError(f"{store.location}: is not the node of {self.location}")
+        return store
 
     def values(self, node: Node, path: str) -> FloatArray:
         """Return an array of a node, in data units."""
         return self._arrays((node, path), lambda: self.node(node).values(path))
+
+
+def _common(node: ReleasedStore) -> tuple[object, ...]:
+    """Return what the nodes of a stream have alike: the charge that paid, and their sums."""
+    stream = node.released.stream
+    return stream and stream.release_id, node.released.components
 
 
 class WindowSynopsis(Synopsis):

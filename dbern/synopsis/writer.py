@@ -227,6 +227,7 @@ def _create_array(
         compressors=ZstdCodec(level=1),
         dimension_names=layouts[path].dimensions,
         attributes={**layouts[path].attributes, **attributes},
+        config={"write_empty_chunks": True},  # readers need each object, one of zeros too
     )
     array[...] = values
 

@@ -40,6 +40,13 @@ BEYOND = {
     "releasing/nodes": "what pays for a node, and that its files are those of its nights",
     "releasing/unit_nights": "that nobody counts in more nights of a stream than it says",
     "planning/tune": "what the number of `tune` pays, and the finer bins that it is of",
+    "data/columns": "`ids_as`: in which form ids of units are compared",
+    "data/footers": "`read_footers`: that all files have the types that were planned for",
+    "measure/unit_bounding": "that rows of a unit beyond its bound are left out",
+    "data/horizon": "which nodes of a stream hold a night",
+    "ledger/comparison": "`require_paid`: that a node is free only where its stream was charged",
+    "ledger/accounts": "that what is charged is covered by what was granted",
+    "ledger/guards": "what the ledger's database refuses to change, whoever writes to it",
 }
 MOST_LINES = 2000
 APART = (  # no release rests on these: with Gaussian noise, by advanced composition, without delta

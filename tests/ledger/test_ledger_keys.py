@@ -224,3 +224,18 @@ def test_salts_and_ids_are_fresh(ledger, ask):
     assert len({reservation.release_id for reservation in held}) == 5
     assert len({ledger.key(reservation) for reservation in held}) == 5
     assert not any(ledger.key(reservation) == reservation.salt for reservation in held)
+
+
+def test_a_hard_link_to_a_key_is_overwritten_and_one_to_a_staged_block_is_worth_nothing(
+    ledger, held, advance, tmp_path, keys, path
+):
+    """As docs/threat-model.md says: backups made of links keep what has another name."""
+    key = ledger.key(held)
+    ledger.staging(held).put("density", 0, np.arange(1000))
+    (block,) = path.with_name("ledger.db.staging").rglob("*.block")
+    os.link(keys / f"{held.release_id}.key", tmp_path / "key")
+    os.link(block, tmp_path / "block")
+    advance(held, "abandoned")
+    assert (tmp_path / "key").read_bytes() == bytes(32) != key
+    assert not block.exists()
+    assert np.arange(1000).tobytes()[:64] not in (tmp_path / "block").read_bytes()

@@ -204,7 +204,8 @@ def test_a_role_that_does_not_own_it_can_release_and_no_more(server, ledger, url
     server.execute("DROP ROLE IF EXISTS releaser")
     server.execute(f"CREATE ROLE releaser LOGIN PASSWORD '{server.password}'")
     for grant in (
-        "SELECT, INSERT ON ALL TABLES IN SCHEMA public",
+        "SELECT ON ALL TABLES IN SCHEMA public",
+        "INSERT ON releases, audit, keys",
         "UPDATE ON meta, releases",
         "DELETE ON keys",
         "USAGE ON ALL SEQUENCES IN SCHEMA public",
@@ -214,6 +215,8 @@ def test_a_role_that_does_not_own_it_can_release_and_no_more(server, ledger, url
         with BudgetLedger.open(url.replace("steward@", "releaser@")) as limited:
             held = limited.begin_reading(limited.reserve(ask()))
             limited.commit(limited.spend(held, bytes(32)), "digest")
+            with pytest.raises(EnvironmentRefusedError, match="permission denied"):
+                limited.grant("trips", Budget.parse("1"))
             refused = pytest.raises(EnvironmentRefusedError, match=r"must be owner|denied")
             with refused, limited._backend.write() as connection:
                 connection.exec_driver_sql("ALTER TABLE audit DISABLE TRIGGER audit_stay")

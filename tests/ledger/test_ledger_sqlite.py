@@ -197,8 +197,8 @@ def test_a_damaged_ledger_is_an_integrity_error(ledger, url, path):
     assert refused.value.exit_code == 5
 
 
-def test_replacing_a_row_is_deleting_it(ledger, held, path):
-    refused = pytest.raises(IntegrityError, match="audit refuses DELETE")
+def test_a_row_is_not_replaced(ledger, held, path):
+    refused = pytest.raises(IntegrityError, match="audit refuses INSERT")
     with refused, SqliteBackend(path).write() as connection:
         connection.exec_driver_sql("REPLACE INTO audit SELECT * FROM audit")
 

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dbern.errors import IntegrityError, SpecError
-from dbern.ledger import BudgetLedger
+from dbern.ledger import BudgetLedger, State
 from dbern.privacy.budget import Budget
 
 STEPS = {
@@ -226,3 +226,12 @@ def test_the_lock_dies_with_its_process(ledger, held, url, python):
         assert process.wait(60) == -9
     assert waits == [1]
     process.communicate()
+
+
+def test_an_abandoned_release_keeps_its_inputs_and_a_refunded_one_none(ledger, ask, advance):
+    """What was read stays known: a stream's file is of one night, also where that was given up."""
+    for state in State:
+        inputs = {"digests": {"a.parquet": state.value}}
+        advance(ledger.reserve(ask(state.value, "0.01", inputs=inputs)), state.value)
+    known = {name: files["digests"]["a.parquet"] for name, files in ledger.inputs("trips").items()}
+    assert known == {state.value: state.value for state in State if state is not State.REFUNDED}

@@ -148,6 +148,9 @@ def test_noise_of_releases_that_hold_a_unit_together_grows_with_their_norm(
     assert alone.repeated(1, 1) is alone
     assert not together.sensitivity.balanced
     least = together.sensitivity.bound / alone.sensitivity.bound
+    assert together.kernel_error == least * alone.kernel_error > 0  # which moves values too
+    assert together.float_error == levels * nights * alone.float_error > 0
+    assert together.size == levels * nights * alone.size
     assert least**2 >= levels * nights**2 if norm == 2 else least == levels * nights
 
     def scale(law):

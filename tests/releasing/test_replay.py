@@ -208,6 +208,24 @@ def test_what_tells_of_the_error_changes_nothing_but_coefficients(traces):
         assert "components/promise/coefficients/c/0" in changed, name
 
 
+REGRESSION = {
+    "target": {"kind": "nadaraya-watson", "bandwidth": [2.0]}, "data__bounds": {"y": None},
+    "data__response": {"column": "y", "bounds": [-1.0, 1.0]},
+    "mechanism": {"k": 6, "h": 2, "noise": "binned-laplace"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes", [REGRESSION, pytest.param(TUNED, marks=pytest.mark.slow)], ids=["totals", "tuned"]
+)
+def test_records_enter_what_is_published_through_noisy_integers_alone(traces, monkeypatch, changes):
+    """With others in place of these, which hold nothing, every object is the same."""
+    monkeypatch.setattr(publish, "privatize", lambda center, *_rest: np.ones_like(center))
+    _, published = traces("base", changes=changes)
+    _, objects = traces("other", x=0.0, y=-1.0, changes=changes)
+    assert objects == published
+
+
 ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}
 USERS = {**ADDED, "data__unit": {"column": "note", "max_contributions": 2}}
 

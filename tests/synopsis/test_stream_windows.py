@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import shutil
 from datetime import date
 
 import numpy as np
@@ -142,6 +143,23 @@ def test_a_node_of_another_stream_is_refused(nights, tmp_path):
     (tmp_path / "2026-01-01.zarr").symlink_to(nights.output / "2026-01-01.zarr")
     with pytest.raises(IntegrityError, match="is not the node of"):
         dbern.open_stream(tmp_path).at("2026-01-01")
+
+
+@pytest.mark.parametrize("night", [0, 3])
+def test_a_node_that_another_charge_paid_for_is_refused(nights, tmp_path, night):
+    """As another ledger's stream of the same spec has it: its rows are no part of this."""
+    other = Nights(tmp_path)
+    other.grant()
+    other.fill(night + 1)
+    other.release(night, stream={"first": FIRST})
+    mixed, name = tmp_path / "mixed", f"2026-01-0{night + 1}"
+    shutil.copytree(nights.output, mixed)
+    shutil.rmtree(mixed / f"{name}.zarr")
+    shutil.copytree(other.output / f"{name}.zarr", mixed / f"{name}.zarr")
+    opened = dbern.open_stream(mixed)
+    for ask in (lambda: opened.between(name, name), lambda: opened.series([4.0], every="day")):
+        with pytest.raises(IntegrityError, match="was paid by another charge"):
+            ask()
 
 
 def test_series_hold_all_windows_at_once(nights, stream):

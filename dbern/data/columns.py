@@ -145,11 +145,15 @@ def _looked_up(listed: FloatArray, indices: pa.Array) -> FloatArray:
 
 
 def ids_as(kind: pa.DataType) -> str:
-    """Return the form in which ids are compared; equal ids of two forms may be two units."""
+    """Return the form in which ids are compared; equal ids of two forms may be two units.
+
+    Floats of two widths are two forms: .1 is another number in each, and none of them tells which
+    was written.
+    """
     plain = plain_type(kind)
     if is_text(plain):
         return "text"
-    return "floats" if pa.types.is_floating(plain) else "exact numbers"
+    return f"{plain.bit_width}-bit floats" if pa.types.is_floating(plain) else "exact numbers"
 
 
 def _ids(values: pa.Array) -> FloatArray:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dbern.data.domain import Column
@@ -74,7 +75,7 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
     Raises SpecError for anything but a table, and for a column that is missing, there twice or of a
     wrong type.
     """
-    selection = _Selection(frozenset(column.name for column in columns))
+    selection = _Selection(tuple(columns))
     with _unquoted("its columns cannot be told"):
         if hasattr(data, "to_delayed") and hasattr(data, "columns"):
             frame: Frame = _DaskFrame.of(data, selection)
@@ -99,11 +100,16 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
 class _Selection:
     """The columns that a spec reads, by their names."""
 
-    names: frozenset[str]
+    columns: tuple[Column, ...]
 
     def reads(self, name: str) -> bool:
         """Return whether a column is read, or one that is nested in it."""
-        return name in self.names or any(leaf.startswith(f"{name}.") for leaf in self.names)
+        return any(f"{column.name}.".startswith(f"{name}.") for column in self.columns)
+
+    def lists_truths(self, name: str) -> bool:
+        """Return whether a column is read for true and false alone."""
+        listed = [column.categories for column in self.columns if column.name == name]
+        return any(values and all(type(v) is bool for v in values) for values in listed)
 
     def unread(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in names if not self.reads(name))
@@ -117,15 +123,9 @@ class _PandasFrame(Frame):
     @classmethod
     def of(cls, data: Any, selection: _Selection) -> _PandasFrame:
         empty = _pandas_rows(data, selection, 0, 0)
-        for label, kind in zip(empty.columns, empty.dtypes, strict=True):
-            if str(kind) == "object":
-                raise SpecError(
-                    f'data: column "{label}" is of type object, whose values may be anything. '
-                    f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64", '
-                    "and lists of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
-                )
-        frames = (empty.iloc[:, [index]] for index in range(empty.shape[1]))
-        fields = [pa.Schema.from_pandas(frame, preserve_index=False).field(0) for frame in frames]
+        fields = [
+            _pandas_field(empty.iloc[:, [index]], selection) for index in range(empty.shape[1])
+        ]
         return cls(pa.schema(fields), selection.unread(map(str, data.columns)), data, selection)
 
     def count(self) -> int:
@@ -149,11 +149,38 @@ def _pandas_rows(data: Any, selection: _Selection, start: int, end: int) -> Any:
     return rows.iloc[:, indices].set_axis([labels[index] for index in indices], axis=1)
 
 
+def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
+    """Return the Arrow type of the only column of a frame, by its type of pandas alone.
+
+    pandas makes objects of truths of which one is missing, so both are read, or neither.
+    """
+    (label,), (kind,) = frame.columns, map(str, frame.dtypes)
+    if kind in ("bool", "object") and selection.lists_truths(label):
+        return pa.field(label, pa.bool_())
+    if kind == "bool":
+        raise SpecError(
+            f'data: column "{label}" is of type bool, which pandas makes objects of where a value '
+            f'is missing. Convert it with frame.astype({{"{label}": "boolean"}}).'
+        )
+    if kind == "object":
+        raise SpecError(
+            f'data: column "{label}" is of type object, whose values may be anything. '
+            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64", '
+            "and lists of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
+        )
+    return pa.Schema.from_pandas(frame, preserve_index=False).field(0)
+
+
 def _column_of(frame: Any, kind: pa.Field) -> Any:
     """Return the only column of a frame; floats as they are, for NaN means missing all the same."""
+    (given,) = frame.dtypes
+    if isinstance(given, np.dtype) and not given.isnative:  # of another machine, as FITS has
+        frame = frame.astype(given.newbyteorder("="))
     values = frame.iloc[:, 0]
     if str(values.dtype) == "float64":
         return pa.array(values.to_numpy())
+    if str(values.dtype) == "object":
+        return pa.array([v if isinstance(v, bool | np.bool_) else None for v in values], kind.type)
     if getattr(values.dtype, "storage", "") == "python":  # of texts that may be no Unicode
         encoded = values.str.encode("utf-8", "surrogatepass")
         return pa.array(encoded, pa.large_binary(), from_pandas=True).cast(kind.type, safe=False)

@@ -23,6 +23,8 @@ from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
 from dbern.data.frames import frame_of
+from dbern.data.parquet import read_batches
+from dbern.data.times import TimeUnit
 from dbern.errors import (
     BudgetError,
     EnvironmentRefusedError,
@@ -307,6 +309,98 @@ def test_a_reader_of_another_number_of_rows_than_stated_is_refused_and_refunded(
     assert len(project.remains()) == 1  # the key
     with project.ledger() as ledger:
         assert abandon(ledger, "trips", "density").refunded
+
+
+# --- one missing value decides no type
+
+
+BIG = 2**53 + 1
+GAPS = {
+    "integers": ([0, 1, 7], (1, 0)),
+    "unsigned": (np.array([0, 1, 7], np.uint8), (1, 0)),
+    "great integers": ([0, BIG, 7], (BIG, 0)),
+    "booleans": ([True, False, True], (False, True)),
+    "booleans of numpy": (list(np.array([True, False, True])), (False, True)),
+    "nullable": (pd.array([0, 1, 7], "Int64"), (1, 0)),
+    "texts": (["a", "b", "a"], ("b", "a")),
+    "categories": (pd.Categorical([0, 1, 7]), (1, 0)),
+}
+
+
+def floats_of(table, column) -> list[float]:
+    return [float(v) for rows in frames.frame_batches(frame_of(table, [column])) for v in rows["v"]]
+
+
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "file"])
+def test_a_missing_value_decides_no_type(tmp_path, name, kind):
+    """pandas makes floats of integers of which one is missing, and objects of booleans."""
+    values, listed = GAPS[name]
+    column = Column("v", "data.label.classes", listed)
+    whole = pd.DataFrame({"v": pd.Series(values)})
+    gap = whole.shift(-1)  # the last value is missing
+    assert len({str(kinds) for kinds in (whole.dtypes.v, gap.dtypes.v)}) == (
+        1 if name in ("nullable", "texts", "categories") else 2
+    )
+
+    def read(frame) -> list[float]:
+        if kind != "file":
+            return floats_of(frame if kind == "pandas" else pa.Table.from_pandas(frame), column)
+        frame.to_parquet(tmp_path / "v.parquet")
+        read_footers([tmp_path / "v.parquet"], [column])
+        return next(read_batches(str(tmp_path / "v.parquet"), [0], [column]))["v"].tolist()
+
+    expected = [float(listed.index(v)) if v in listed else np.nan for v in values]
+    np.testing.assert_array_equal(read(whole), expected)
+    if name == "great integers":  # pandas has rounded it: it stands for two
+        expected[1] = np.nan
+    np.testing.assert_array_equal(read(gap), [*expected[1:], np.nan])
+
+
+@pytest.mark.parametrize(
+    "column", [Column("v", "data.bounds.v"), Column("v", "data.unit", ids=True)]
+)
+def test_what_pandas_has_no_missing_value_for_is_refused_whether_one_is_missing(column):
+    """Elsewhere than in a list of true and false its values may be anything."""
+    whole = pd.DataFrame({"v": [True, False, True]})
+    for frame in (whole, whole.shift(1)):
+        with pytest.raises(
+            SpecError, match=r'^data: column "v" is of type (bool|object), .*astype'
+        ):
+            frame_of(frame, [column])
+    assert len(floats_of(whole.astype("boolean").shift(1), Column("v", "data.bounds.v"))) == 3
+
+
+@pytest.mark.parametrize("kind", ["table", "polars", "file"])
+def test_a_column_without_a_value_is_missing_in_any_role(tmp_path, kind):
+    """A writer that infers types knows none for it: the one value would decide."""
+    table = pa.table({"v": pa.nulls(3), "x": [1.0, 2.0, 3.0]})
+    roles = {"categories": ("a",)}, {"unit": TimeUnit.DAYS}, {"ids": True}, {"points": 4}, {}
+    for role in roles:
+        column = Column("v", "data.v", **role)
+        if kind == "file":
+            pq.write_table(table, tmp_path / "v.parquet")
+            pq.write_table(pa.table({"v": ["a"]}), tmp_path / "w.parquet")
+            files = [tmp_path / "v.parquet"] + [tmp_path / "w.parquet"] * ("ids" in role)
+            assert read_footers(files, [column])[0].rows == 3
+            (rows,) = read_batches(str(tmp_path / "v.parquet"), [0], [column])
+        else:
+            frame = frame_of(table if kind == "table" else polars_of(table), [column])
+            (rows,) = frames.frame_batches(frame)
+        assert rows["v"].shape == (
+            3,
+            *((2,) if "ids" in role else (4,) if "points" in role else ()),
+        )
+        assert np.isnan(rows["v"]).all()
+
+
+@pytest.mark.parametrize("kind", ["i2", "u4", "i8", "f2", "f4", "f8", "M8[s]"])
+def test_columns_of_another_byte_order_are_read(kind):
+    """As FITS files have them."""
+    own = np.array([0, 1, 5], kind)
+    column = Column("v", "data.bounds.v", unit=TimeUnit.SECONDS if "M" in kind else None)
+    swapped = pd.DataFrame({"v": own.astype(own.dtype.newbyteorder())})
+    assert floats_of(swapped, column) == [0.0, 1.0, 5.0]
 
 
 class Stream:

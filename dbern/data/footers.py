@@ -229,7 +229,7 @@ def _file_tag(path: str) -> tuple[int, bytes]:
         return size, changed.to_bytes(16, "big", signed=True) + file.read()
 
 
-def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+def leaves(schema: Iterable[pa.Field]) -> list[tuple[str, pa.DataType]]:
     """Return names and types of a file's columns, of nested ones with dots: ``trip.start.x``."""
     return [(".".join(parts), kind) for parts, kind in nested_leaves(schema)]
 

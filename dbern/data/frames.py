@@ -15,13 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dbern.data.domain import Column
-from dbern.data.footers import FileFacts, check_column, leaves
+from dbern.data.footers import FileFacts, check_column, leaves, read_together
 from dbern.data.parquet import BATCH_ROWS, records_of
 from dbern.errors import DbernError, SpecError, shortage_of
 from dbern.types import FloatArray
@@ -31,6 +32,7 @@ GROUP_ROWS = 1 << 19
 
 _CONVERTED_ROWS = 1 << 17  # at a time
 
+_TEXT_FILES = ("csv", "json")
 _READ_BITS = 32  # of the indices that pyarrow reads: it converts them to others, and checks Unicode
 _KEY = "data"
 _KINDS = (
@@ -219,6 +221,7 @@ class _DatasetFrame(Frame):
                     "at some texts. Name its Parquet files in data.source, or give the table that "
                     "it was made of."
                 )
+        _refuse_conversions(data, pa.schema(data.schema) if _is_filtered(data) else schema)
         return cls(schema, selection.unread(data.schema.names), data)
 
     def count(self) -> int:
@@ -228,6 +231,42 @@ class _DatasetFrame(Frame):
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         names = list(self.schema.names)
         yield from self.data.scanner(columns=names, batch_size=_CONVERTED_ROWS, **ahead).to_reader()
+
+
+def _is_filtered(data: Any) -> bool:
+    """Return whether a dataset has a filter of its own, which may read any of its columns."""
+    try:
+        data.get_fragments()
+    except ValueError:
+        return True
+    return False
+
+
+def _refuse_conversions(data: Any, schema: pa.Schema) -> None:
+    """Refuse a dataset whose files have a column in another type, to which one value may not fit.
+
+    pyarrow converts while it reads: whether that fails would be decided by a record.
+    """
+    for child in getattr(data, "children", ()):
+        _refuse_conversions(child, schema)
+    if not getattr(data, "files", ()):
+        return
+    if data.format.default_extname in _TEXT_FILES:
+        raise SpecError(
+            f"data: a dataset of {data.format.default_extname.upper()} takes its types from its "
+            "values, and fails at those that do not fit. Write Parquet files and name them in "
+            "data.source."
+        )
+    inspect = partial(data.format.inspect, filesystem=data.filesystem)
+    for path, inside in zip(data.files, read_together(inspect, data.files), strict=True):
+        for kind in inside:
+            known = schema.field(kind.name) if kind.name in schema.names else kind
+            if leaves([kind]) != leaves([known]):
+                raise SpecError(
+                    f'data: column "{kind.name}" is {known.type} in this dataset and {kind.type} '
+                    f"in {path}, and a value that does not fit would end the release. Name the "
+                    "files in data.source, or write them with one type."
+                )
 
 
 @dataclass(frozen=True)
@@ -254,8 +293,13 @@ class _StreamFrame(Frame):
         return len(self.data) if hasattr(self.data, "__len__") else None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for batch in pa.RecordBatchReader.from_stream(self.data):
-            yield batch.select(list(self.indices)).cast(self.schema)
+        data, indices = self.data, list(self.indices)
+        if hasattr(data, "project"):  # a relation would compute columns that are not read too
+            data = data.project(", ".join(f"#{index + 1}" for index in indices))
+            indices = list(range(len(indices)))
+        for batch in pa.RecordBatchReader.from_stream(data):
+            read = batch.select(indices).rename_columns(self.schema.names)
+            yield read.cast(self.schema)
 
 
 def _type_read(kind: pa.DataType) -> pa.DataType:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -401,6 +402,95 @@ def test_columns_of_another_byte_order_are_read(kind):
     column = Column("v", "data.bounds.v", unit=TimeUnit.SECONDS if "M" in kind else None)
     swapped = pd.DataFrame({"v": own.astype(own.dtype.newbyteorder())})
     assert floats_of(swapped, column) == [0.0, 1.0, 5.0]
+
+
+# --- datasets of files that differ, and what is not read of a table
+
+
+def ticks(unit, zone=None):
+    return pa.array([0, 1000, None]).cast(pa.timestamp(unit, zone))
+
+
+WHOLE = pa.array([0, 1, None])
+CENTS = pa.array([Decimal("0.25"), Decimal("1.5"), None], pa.decimal128(20, 2))
+WORDS = pa.array(["a", "b", None])
+TWO_TYPES = {
+    "integers": [WHOLE.cast(pa.int32()), WHOLE],
+    "signs": [WHOLE.cast(pa.uint8()), WHOLE.cast(pa.int8())],
+    "floats": [WHOLE.cast(pa.float32()), WHOLE.cast(pa.float64())],
+    "integers and floats": [WHOLE, WHOLE.cast(pa.float64())],
+    "decimals": [CENTS, CENTS.cast(pa.decimal128(20, 5))],
+    "booleans": [WHOLE.cast(pa.bool_()), WHOLE],
+    "times": [ticks("ms"), ticks("us")],
+    "zones": [ticks("us"), ticks("us", "UTC")],
+    "dates": [pa.array([0, 1, None], pa.int32()).cast(pa.date32()), ticks("us")],
+    "texts": [WORDS, WORDS.cast(pa.large_string())],
+    "dictionaries": [WORDS.dictionary_encode(), WORDS],
+    "nothing": [pa.nulls(3), WHOLE],
+    "lists": [pa.array([[1.0]] * 3), pa.array([[1]] * 3)],
+    "structs": [pa.array([{"z": 1}] * 3), pa.array([{"z": 1.5}] * 3)],
+}
+
+
+def dataset_of(folder: Path, name: str, **other) -> ds.Dataset:
+    folder.mkdir(exist_ok=True)
+    for number, values in enumerate(TWO_TYPES[name]):
+        pq.write_table(pa.table({"v": values, "x": [1.0, 2.0, 3.0]}), folder / f"{number}.parquet")
+    return ds.dataset(folder, **other)
+
+
+@pytest.mark.parametrize("name", TWO_TYPES)
+def test_a_dataset_whose_files_have_a_column_in_two_types_is_refused_by_them(tmp_path, name):
+    """In either order and by a schema of its own; one that is not read is no obstacle."""
+    column = Column("v.z" if name == "structs" else "v", "data.bounds.v")
+    plain, reverse = dataset_of(tmp_path, name), [tmp_path / f"{i}.parquet" for i in (1, 0)]
+    own = ds.dataset(tmp_path, schema=plain.schema)
+    for files in (plain, ds.dataset(reverse), own, ds.dataset([plain])):
+        with pytest.raises(SpecError, match=r'^data: column "v" is .* Name the files in data\.sou'):
+            frame_of(files, [column])
+        x = Column("x", "data.bounds.x")
+        read = list(frames.frame_batches(frame_of(files, [x])))
+        np.testing.assert_array_equal(np.concatenate([rows["x"] for rows in read]), [1, 2, 3] * 2)
+    with pytest.raises(SpecError, match='"v" is'):  # which its filter may read
+        frame_of(plain.filter(ds.field("v").is_valid()), [x])
+
+
+@pytest.mark.parametrize("large", [7, 2**40])
+def test_whether_a_value_fits_into_another_files_type_decides_nothing(project, large):
+    for number, kind in enumerate([pa.int32(), pa.int64()]):
+        values = pa.array([1, large if number else 2], kind)
+        path = project.folder / f"{number}.parquet"
+        pq.write_table(pa.table({"x": values, "y": [0.0, 0.5]}), path)
+    given = ds.dataset([project.folder / f"{number}.parquet" for number in (0, 1)])
+    with pytest.raises(SpecError, match=r'^data: column "x" is int32 in this dataset and int64 in'):
+        dbern.release(project.spec(data=NO_FILES), data=given)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize("extension", ["csv", "json"])
+def test_a_dataset_of_texts_is_refused(tmp_path, extension):
+    """Its types are those of the first values, and any later one may not fit."""
+    path = tmp_path / f"x.{extension}"
+    path.write_text({"csv": "x\n1\n", "json": '{"x": 1}\n'}[extension])
+    with pytest.raises(SpecError, match=f"dataset of {extension.upper()} takes its types from its"):
+        frame_of(ds.dataset(path, format=extension), [Column("x", "data.bounds.x")])
+
+
+def test_a_column_of_a_relation_that_is_not_read_is_not_computed():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql(
+        """select 1.5 as "a ""b", cast(t as int) as bad, 3 as c, {'k': 4, 'l': 5} as s
+           from (values ('1'), ('private')) as v(t)"""
+    )
+    columns = [Column(name, f"data.bounds.{name}") for name in ("c", "s.k", 'a "b')]
+    frame = frame_of(relation, columns)
+    assert frame.count() == 2
+    (rows,) = frames.frame_batches(frame)
+    assert {name: values.tolist() for name, values in rows.items()} == {
+        "c": [3.0, 3.0],
+        "s.k": [4.0, 4.0],
+        'a "b': [1.5, 1.5],
+    }
 
 
 class Stream:

@@ -170,7 +170,7 @@ def _release_stream(
     spec: ReleaseSpec, client: Client | None, scheduler: str | None, wait: float, progress: Progress
 ) -> Release:
     node = partial(release, client=client, scheduler=scheduler, progress=progress)
-    with BudgetLedger.open(spec.ledger_url) as ledger:
+    with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger:
         notes = release_night(spec, ledger, partial(node, wait_for_workers=wait))
     return ReleasedNight(spec.output, spec.charge, notes)
 

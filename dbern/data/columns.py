@@ -26,6 +26,7 @@ _LIMB_BITS = 64
 _LONG_TEXT_BYTES = 256
 _MAX_DECIMAL_SCALE = 200  # of a decimal: beyond, powers of ten and values may be no floats
 _MAX_EXACT = 1 << 53  # integers up to it are floats, each another one
+_MAX_NANOSECONDS = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -243,6 +244,23 @@ def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
         tick = kind.unit if pa.types.is_timestamp(kind) else "D" if days else "ms"
         return unit.of_ticks(_plain(ticks), TICKS[tick])
     return _decimals(values) if pa.types.is_decimal(kind) else _plain(values)
+
+
+def long_times(nanoseconds: pa.Array, seconds: pa.Array, unit: TimeUnit) -> FloatArray:
+    """Return timestamps of 96 bits (m,) in `unit`; null is NaN.
+
+    They are read as nanoseconds modulo 2^64, which are those of the years from 1678 to 2261, and as
+    whole seconds. The two tell the rest exactly, for it is below 10^9 modulo 2^64.
+    """
+    near = numbers(nanoseconds, unit)
+    ticks, whole = (
+        times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        for times in (nanoseconds, seconds)
+    )
+    rest = ticks - whole * 10**9  # modulo 2^64 again
+    far = (whole + rest / 1e9) / unit.seconds
+    within = np.isnan(near) | (np.abs(whole) < _MAX_NANOSECONDS // 10**9)
+    return np.where(within, near, far)
 
 
 def _plain(values: pa.Array) -> FloatArray:

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from clusters import local_cluster
+from distributed import Client
 from projects import KEY, SALT, Project
 
 import dbern
@@ -627,6 +628,28 @@ def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
     with pytest.raises(SpecError, match="share steps"):
         dbern.release(project.spec(data=NO_FILES), data=frame)
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
+@pytest.mark.slow
+def test_a_persisted_dask_frame_needs_its_clusters_client(project, client):
+    """Nobody else has its partitions, and nothing is reserved to find that out."""
+    spec, frame = project.spec(data=NO_FILES), dask_of(table_of(project))
+    kept = client.persist(frame)
+    with local_cluster(1) as other, Client(other, set_as_default=False) as stranger:
+        assert dbern.plan(spec, data=kept).n == 240
+        for given in (None, stranger):
+            for persisted in (kept, kept[kept.x > -100]):
+                with pytest.raises(
+                    SpecError, match=r"^data: .* is persisted on a cluster, .* Give"
+                ):
+                    dbern.release(spec, given, data=persisted)
+        lost = stranger.persist(frame)
+        assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    spec_of_lost = project.spec(data={**NO_FILES, "n": 240})
+    with pytest.raises(SpecError):
+        dbern.release(spec_of_lost, client, data=lost)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    assert dbern.release(spec, client, data=kept).synopsis.verify()
 
 
 @pytest.mark.slow

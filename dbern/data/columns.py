@@ -12,6 +12,7 @@ from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -138,7 +139,7 @@ def _curves(values: pa.Array, points: int) -> FloatArray:
 
 
 def _positions(values: pa.Array, column: Column) -> FloatArray:
-    kind, listed = values.type, column.categories
+    kind, listed = values.type, list[Any](column.categories)
     if pa.types.is_floating(kind):
         values, kind = values.cast(pa.float64()), pa.float64()
         # Beyond, a float stands for several integers, and for none that is listed.

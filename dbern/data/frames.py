@@ -175,9 +175,9 @@ def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
 
 def _column_of(frame: Any, kind: pa.Field) -> Any:
     """Return the only column of a frame; floats as they are, for NaN means missing all the same."""
-    (given,) = frame.dtypes
-    if isinstance(given, np.dtype) and not given.isnative:  # of another machine, as FITS has
-        frame = frame.astype(given.newbyteorder("="))
+    (dtype,) = frame.dtypes
+    if isinstance(dtype, np.dtype) and not dtype.isnative:  # of another machine, as FITS has
+        frame = frame.astype(dtype.newbyteorder("="))
     values = frame.iloc[:, 0]
     if str(values.dtype) == "float64":
         return pa.array(values.to_numpy())

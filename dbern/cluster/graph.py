@@ -33,7 +33,7 @@ from dbern.measure.reading import Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.system import Progress
+from dbern.system import Progress, dict_of
 from dbern.types import Int64Array
 
 if TYPE_CHECKING:
@@ -123,6 +123,25 @@ def refuse_shared_steps(partitions: Sequence[Any]) -> None:
                     "data.persist(), or write Parquet files and name them in data.source."
                 )
             waiting |= {x for x in get_dependencies(graph, step) if whose.get(x) != number}
+
+
+def refuse_elsewhere(partitions: Sequence[Any], connect: Callable[[], Client] | None) -> None:
+    """Refuse partitions of a Dask frame that are results on another cluster than counts them.
+
+    `connect` returns a client of that one; None where it is this process.
+    """
+    if "distributed" not in sys.modules:
+        return
+    from distributed import Future
+
+    results = [step for step in dict(partitions[0].dask).values() if isinstance(step, Future)]
+    for owner in {id(future.client): future.client for future in results}.values():
+        there = dict_of(owner.scheduler_info()).get("id") if owner.status == "running" else None
+        if connect is None or there != dict_of(connect().scheduler_info()).get("id"):
+            raise SpecError(
+                "data: this Dask frame is persisted on a cluster, which alone has its partitions. "
+                "Give a client of it: dbern.release(spec, client, data=frame)."
+            )
 
 
 def tree_reduce(

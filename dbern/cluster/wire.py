@@ -13,6 +13,7 @@ What is sent is pickled as ever: workers and scheduler run what the releasing pr
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 import struct
@@ -45,6 +46,7 @@ from dbern.system import dict_of
 
 _LENGTH = struct.Struct("Q")
 _PREFIX = "plain+"
+_ANSWER_SECONDS = 30.0  # for a scheduler to be reached, and to say what it is
 
 
 def _decoded(frames: list[Any]) -> Any:
@@ -212,7 +214,8 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
             # What no scheduler of this version says is ignored.
             self._stream_handlers = defaultdict(lambda: lambda **_: None, handlers)
-            await super()._start(**arguments)
+            # distributed waits without end for the first words of what accepts a connection.
+            await asyncio.wait_for(super()._start(**arguments), _ANSWER_SECONDS)
         except (AssertionError, AttributeError, LookupError):  # of what was sent
             await self._close()
             raise _unlike() from None

@@ -12,6 +12,7 @@ from contextlib import suppress
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ from dbern.types import BoolArray, FloatArray
 _LIMB_BITS = 64
 _LONG_TEXT_BYTES = 256
 _MAX_DECIMAL_SCALE = 200  # of a decimal: beyond, powers of ten and values may be no floats
+_MAX_EXACT = 1 << 53  # integers up to it are floats, each another one
+_MAX_NANOSECONDS = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -49,6 +52,11 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
+def is_empty(kind: pa.DataType) -> bool:
+    """Return whether no value is there: the type that writers infer where all are missing."""
+    return bool(pa.types.is_null(plain_type(kind)))
+
+
 def may_be_text(column: Column) -> bool:
     """Return whether the spec lets the column hold text."""
     return column.ids or any(isinstance(value, str) for value in column.categories)
@@ -61,6 +69,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
     plain, values = plain_type(kind), column.categories
+    if pa.types.is_floating(plain):  # what integers of pandas are where one of them is missing
+        return all(type(v) is int for v in values)
     fits = (
         (pa.types.is_boolean(plain) and all(type(v) is bool for v in values))
         or (pa.types.is_integer(plain) and all(type(v) is int for v in values))
@@ -78,6 +88,9 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
 
     Ids are two floats each, (m, 2), curves lists of numbers, (m, points).
     """
+    if is_empty(values.type):
+        width = _numbers_each(column)
+        return np.full((len(values), width) if width else len(values), np.nan)
     if column.ids:
         return _ids(values)
     if column.points:
@@ -90,9 +103,13 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
     return numbers(values, column.unit)
 
 
+def _numbers_each(column: Column) -> int:
+    return column.points or (2 if column.ids else 0)
+
+
 def stored_type(column: Column) -> pa.DataType:
     """Return the type that a column's 64-bit floats are stored as: several of a record as bytes."""
-    width = column.points or (2 if column.ids else 0)
+    width = _numbers_each(column)
     return pa.binary(8 * width) if width else pa.float64()
 
 
@@ -122,8 +139,13 @@ def _curves(values: pa.Array, points: int) -> FloatArray:
 
 
 def _positions(values: pa.Array, column: Column) -> FloatArray:
-    known = pa.array(column.categories, type=values.type)
-    return numbers(pc.index_in(values, value_set=known))
+    kind, listed = values.type, list[Any](column.categories)
+    if pa.types.is_floating(kind):
+        values, kind = values.cast(pa.float64()), pa.float64()
+        # Beyond, a float stands for several integers, and for none that is listed.
+        listed = [value if abs(value) <= _MAX_EXACT else None for value in listed]
+    known = pa.array(listed, type=kind)
+    return numbers(pc.index_in(values, value_set=known, skip_nulls=True))
 
 
 def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:
@@ -145,11 +167,17 @@ def _looked_up(listed: FloatArray, indices: pa.Array) -> FloatArray:
 
 
 def ids_as(kind: pa.DataType) -> str:
-    """Return the form in which ids are compared; equal ids of two forms may be two units."""
+    """Return the form in which ids are compared, "" without ids; equal ids of two may be two units.
+
+    Floats of two widths are two forms: .1 is another number in each, and none of them tells which
+    was written.
+    """
     plain = plain_type(kind)
+    if is_empty(kind):
+        return ""
     if is_text(plain):
         return "text"
-    return "floats" if pa.types.is_floating(plain) else "exact numbers"
+    return f"{plain.bit_width}-bit floats" if pa.types.is_floating(plain) else "exact numbers"
 
 
 def _ids(values: pa.Array) -> FloatArray:
@@ -217,6 +245,23 @@ def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
         tick = kind.unit if pa.types.is_timestamp(kind) else "D" if days else "ms"
         return unit.of_ticks(_plain(ticks), TICKS[tick])
     return _decimals(values) if pa.types.is_decimal(kind) else _plain(values)
+
+
+def long_times(nanoseconds: pa.Array, seconds: pa.Array, unit: TimeUnit) -> FloatArray:
+    """Return timestamps of 96 bits (m,) in `unit`; null is NaN.
+
+    They are read as nanoseconds modulo 2^64, which are those of the years from 1678 to 2261, and as
+    whole seconds. The two tell the rest exactly, for it is below 10^9 modulo 2^64.
+    """
+    near = numbers(nanoseconds, unit)
+    ticks, whole = (
+        times.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        for times in (nanoseconds, seconds)
+    )
+    rest = ticks - whole * 10**9  # modulo 2^64 again
+    far = (whole + rest / 1e9) / unit.seconds
+    within = np.isnan(near) | (np.abs(whole) < _MAX_NANOSECONDS // 10**9)
+    return np.where(within, near, far)
 
 
 def _plain(values: pa.Array) -> FloatArray:
@@ -302,6 +347,8 @@ def _is(text: str, value: str | int | bool) -> bool:
 def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     """Refuse a column of a file whose type is not what the spec takes it for."""
     is_of = f"{column.key}: is of type {kind} in {path}"
+    if is_empty(kind):
+        return
     if column.ids:
         if not (is_text(plain_type(kind)) or is_number(kind)):
             raise SpecError(f"{is_of}, and ids are numbers or text. Convert it to one of them.")

@@ -46,7 +46,7 @@ class FileFacts:
     size: int  # in bytes
     row_groups: tuple[int, ...]  # rows of each
     columns: int = field(default=0, compare=False)  # of each row group; 0 where it is not known
-    ids: str = field(default="", compare=False)  # the form in which ids of units are compared
+    ids: str = field(default="", compare=False)  # the form in which they are compared
 
     @property
     def rows(self) -> int:
@@ -58,7 +58,7 @@ def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tupl
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
     checked: list[_Checked] = []
     footers = tuple(read_together(lambda path: _footer(str(path), columns, checked), files))
-    forms = sorted({footer.ids for footer in footers})
+    forms = sorted({footer.ids for footer in footers if footer.ids})
     if len(forms) > 1:
         column = next(column for column in columns if column.ids)
         raise SpecError(
@@ -229,7 +229,7 @@ def _file_tag(path: str) -> tuple[int, bytes]:
         return size, changed.to_bytes(16, "big", signed=True) + file.read()
 
 
-def leaves(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+def leaves(schema: Iterable[pa.Field]) -> list[tuple[str, pa.DataType]]:
     """Return names and types of a file's columns, of nested ones with dots: ``trip.start.x``."""
     return [(".".join(parts), kind) for parts, kind in nested_leaves(schema)]
 

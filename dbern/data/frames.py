@@ -15,12 +15,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dbern.data.domain import Column
-from dbern.data.footers import FileFacts, check_column, leaves
+from dbern.data.footers import FileFacts, check_column, leaves, read_together
 from dbern.data.parquet import BATCH_ROWS, records_of
 from dbern.errors import DbernError, SpecError, shortage_of
 from dbern.types import FloatArray
@@ -30,6 +32,7 @@ GROUP_ROWS = 1 << 19
 
 _CONVERTED_ROWS = 1 << 17  # at a time
 
+_TEXT_FILES = ("csv", "json")
 _READ_BITS = 32  # of the indices that pyarrow reads: it converts them to others, and checks Unicode
 _KEY = "data"
 _KINDS = (
@@ -74,7 +77,7 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
     Raises SpecError for anything but a table, and for a column that is missing, there twice or of a
     wrong type.
     """
-    selection = _Selection(frozenset(column.name for column in columns))
+    selection = _Selection(tuple(columns))
     with _unquoted("its columns cannot be told"):
         if hasattr(data, "to_delayed") and hasattr(data, "columns"):
             frame: Frame = _DaskFrame.of(data, selection)
@@ -99,11 +102,16 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
 class _Selection:
     """The columns that a spec reads, by their names."""
 
-    names: frozenset[str]
+    columns: tuple[Column, ...]
 
     def reads(self, name: str) -> bool:
         """Return whether a column is read, or one that is nested in it."""
-        return name in self.names or any(leaf.startswith(f"{name}.") for leaf in self.names)
+        return any(f"{column.name}.".startswith(f"{name}.") for column in self.columns)
+
+    def lists_truths(self, name: str) -> bool:
+        """Return whether a column is read for true and false alone."""
+        listed = [column.categories for column in self.columns if column.name == name]
+        return any(values and all(type(v) is bool for v in values) for values in listed)
 
     def unread(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in names if not self.reads(name))
@@ -117,15 +125,9 @@ class _PandasFrame(Frame):
     @classmethod
     def of(cls, data: Any, selection: _Selection) -> _PandasFrame:
         empty = _pandas_rows(data, selection, 0, 0)
-        for label, kind in zip(empty.columns, empty.dtypes, strict=True):
-            if str(kind) == "object":
-                raise SpecError(
-                    f'data: column "{label}" is of type object, whose values may be anything. '
-                    f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64", '
-                    "and lists of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
-                )
-        frames = (empty.iloc[:, [index]] for index in range(empty.shape[1]))
-        fields = [pa.Schema.from_pandas(frame, preserve_index=False).field(0) for frame in frames]
+        fields = [
+            _pandas_field(empty.iloc[:, [index]], selection) for index in range(empty.shape[1])
+        ]
         return cls(pa.schema(fields), selection.unread(map(str, data.columns)), data, selection)
 
     def count(self) -> int:
@@ -149,11 +151,38 @@ def _pandas_rows(data: Any, selection: _Selection, start: int, end: int) -> Any:
     return rows.iloc[:, indices].set_axis([labels[index] for index in indices], axis=1)
 
 
+def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
+    """Return the Arrow type of the only column of a frame, by its type of pandas alone.
+
+    pandas makes objects of truths of which one is missing, so both are read, or neither.
+    """
+    (label,), (kind,) = frame.columns, map(str, frame.dtypes)
+    if kind in ("bool", "object") and selection.lists_truths(label):
+        return pa.field(label, pa.bool_())
+    if kind == "bool":
+        raise SpecError(
+            f'data: column "{label}" is of type bool, which pandas makes objects of where a value '
+            f'is missing. Convert it with frame.astype({{"{label}": "boolean"}}).'
+        )
+    if kind == "object":
+        raise SpecError(
+            f'data: column "{label}" is of type object, whose values may be anything. '
+            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64", '
+            "and lists of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
+        )
+    return pa.Schema.from_pandas(frame, preserve_index=False).field(0)
+
+
 def _column_of(frame: Any, kind: pa.Field) -> Any:
     """Return the only column of a frame; floats as they are, for NaN means missing all the same."""
+    (dtype,) = frame.dtypes
+    if isinstance(dtype, np.dtype) and not dtype.isnative:  # of another machine, as FITS has
+        frame = frame.astype(dtype.newbyteorder("="))
     values = frame.iloc[:, 0]
     if str(values.dtype) == "float64":
         return pa.array(values.to_numpy())
+    if str(values.dtype) == "object":
+        return pa.array([v if isinstance(v, bool | np.bool_) else None for v in values], kind.type)
     if getattr(values.dtype, "storage", "") == "python":  # of texts that may be no Unicode
         encoded = values.str.encode("utf-8", "surrogatepass")
         return pa.array(encoded, pa.large_binary(), from_pandas=True).cast(kind.type, safe=False)
@@ -192,6 +221,7 @@ class _DatasetFrame(Frame):
                     "at some texts. Name its Parquet files in data.source, or give the table that "
                     "it was made of."
                 )
+        _refuse_conversions(data, pa.schema(data.schema) if _is_filtered(data) else schema)
         return cls(schema, selection.unread(data.schema.names), data)
 
     def count(self) -> int:
@@ -201,6 +231,42 @@ class _DatasetFrame(Frame):
         ahead = {"batch_readahead": 2, "fragment_readahead": 1}
         names = list(self.schema.names)
         yield from self.data.scanner(columns=names, batch_size=_CONVERTED_ROWS, **ahead).to_reader()
+
+
+def _is_filtered(data: Any) -> bool:
+    """Return whether a dataset has a filter of its own, which may read any of its columns."""
+    try:
+        data.get_fragments()
+    except ValueError:
+        return True
+    return False
+
+
+def _refuse_conversions(data: Any, schema: pa.Schema) -> None:
+    """Refuse a dataset whose files have a column in another type, to which one value may not fit.
+
+    pyarrow converts while it reads: whether that fails would be decided by a record.
+    """
+    for child in getattr(data, "children", ()):
+        _refuse_conversions(child, schema)
+    if not getattr(data, "files", ()):
+        return
+    if data.format.default_extname in _TEXT_FILES:
+        raise SpecError(
+            f"data: a dataset of {data.format.default_extname.upper()} takes its types from its "
+            "values, and fails at those that do not fit. Write Parquet files and name them in "
+            "data.source."
+        )
+    inspect = partial(data.format.inspect, filesystem=data.filesystem)
+    for path, inside in zip(data.files, read_together(inspect, data.files), strict=True):
+        for kind in inside:
+            known = schema.field(kind.name) if kind.name in schema.names else kind
+            if leaves([kind]) != leaves([known]):
+                raise SpecError(
+                    f'data: column "{kind.name}" is {known.type} in this dataset and {kind.type} '
+                    f"in {path}, and a value that does not fit would end the release. Name the "
+                    "files in data.source, or write them with one type."
+                )
 
 
 @dataclass(frozen=True)
@@ -227,8 +293,13 @@ class _StreamFrame(Frame):
         return len(self.data) if hasattr(self.data, "__len__") else None
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        for batch in pa.RecordBatchReader.from_stream(self.data):
-            yield batch.select(list(self.indices)).cast(self.schema)
+        data, indices = self.data, list(self.indices)
+        if hasattr(data, "project"):  # a relation would compute columns that are not read too
+            data = data.project(", ".join(f"#{index + 1}" for index in indices))
+            indices = list(range(len(indices)))
+        for batch in pa.RecordBatchReader.from_stream(data):
+            read = batch.select(indices).rename_columns(self.schema.names)
+            yield read.cast(self.schema)
 
 
 def _type_read(kind: pa.DataType) -> pa.DataType:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dbern.data.columns import is_number, is_text, is_time, plain_type
+from dbern.data.columns import is_empty, is_number, is_text, is_time, plain_type
 from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
 from dbern.data.source_files import discover
 from dbern.system import counted
@@ -84,7 +84,7 @@ def _read_schema(path: str) -> tuple[FileFacts, dict[str, pa.DataType | None]]:
 def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
     if missing:
         return f"none: missing in {counted(len(missing), 'file')}, such as {missing[0]}"
-    inside = [kind for kind in types if kind is not None]
+    inside = [kind for kind in types if kind is not None and not is_empty(kind)]
     bounded = all(map(is_time, inside)) or all(map(is_number, inside))
     roles = ["axis", "response"] if bounded else []
     roles += ["category", "label", "group", "filter"] if all(map(_is_listed, inside)) else []

@@ -5,7 +5,8 @@ With `dbern.data.footers` the only code that opens private files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbern.data.columns import as_floats, from_stored, may_be_text, of_text
+from dbern.data.columns import as_floats, from_stored, long_times, may_be_text, of_text
 from dbern.data.domain import Column
 from dbern.data.footers import (
     UNLOCKED,
@@ -39,6 +40,7 @@ BATCH_ROWS = 1 << 16
 TEXT_BYTES, TEXT_COPIES = 64, 5
 """Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
 
+_SECONDS = "\0seconds"  # of the name of a column beside the one that it completes
 _SHRINKAGE = 8  # of the rows of a batch that fails
 _PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplementedError)
 
@@ -51,6 +53,7 @@ class Stream:
     file: pq.ParquetFile
     columns: tuple[Column, ...]
     only: Column | None
+    seconds: pq.ParquetFile | None = None  # the same file, where it has times of 96 bits
 
     def batches(self, row_groups: Sequence[int]) -> Iterator[dict[str, FloatArray]]:
         """Yield all batches of some row groups.
@@ -86,9 +89,12 @@ class Stream:
         """Yield batches from the row `skip` on, each with the number of the row that follows it."""
         inside, done = {name for name, _ in leaves(self.file.schema_arrow)}, 0
         names = [column.name for column in self.columns if column.name in inside]
-        for batch in self.file.iter_batches(
-            rows, row_groups=list(groups), columns=names, use_threads=False
-        ):
+        options = {"row_groups": list(groups), "use_threads": False}
+        batches = self.file.iter_batches(rows, columns=names, **options)
+        if self.seconds is not None:
+            long = _long_times(self.file.metadata, names)
+            batches = _joined(batches, self.seconds.iter_batches(rows, columns=long, **options))
+        for batch in batches:
             first, done = done, done + len(batch)
             if done <= skip:
                 continue
@@ -122,6 +128,39 @@ class Stream:
         return max(1, fitting)
 
 
+def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
+    name, *below = parts
+    outer = batch.column(name)  # null where what a column is nested in is
+    return pc.struct_field(outer, below) if below else outer
+
+
+def _long_times(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
+    """Return those of some columns that are timestamps of 96 bits, as Spark writes them."""
+    if not metadata.num_row_groups:
+        return []
+    first = metadata.row_group(0)
+    chunks = (first.column(i) for i in range(metadata.num_columns))
+    long = {chunk.path_in_schema for chunk in chunks if chunk.physical_type == "INT96"}
+    return [name for name in names if name in long]
+
+
+def _joined(
+    batches: Iterable[pa.RecordBatch], seconds: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches with the columns of others, which may be cut at other rows."""
+    ahead: pa.Table | None = None
+    for batch in batches:
+        while ahead is None or len(ahead) < len(batch):
+            following = pa.Table.from_batches([next(seconds)])
+            ahead = following if ahead is None else pa.concat_tables([ahead, following])
+        rows = ahead.slice(0, len(batch)).combine_chunks()
+        ahead = ahead.slice(len(batch))
+        for part in rows.to_batches():
+            for parts, _ in nested_leaves(part.schema):
+                batch = batch.append_column(f"{'.'.join(parts)}{_SECONDS}", _leaf(part, parts))
+        yield batch
+
+
 def records_of(
     batch: pa.RecordBatch, columns: Sequence[Column], only: Column | None, path: str = ""
 ) -> dict[str, FloatArray]:
@@ -132,10 +171,11 @@ def records_of(
         if path in UNLOCKED:
             values[column] = from_stored(batch.column(column.name), column)
         elif column.name in inside:
-            name, *below = inside[column.name]
-            outer = batch.column(name)  # null where what a column is nested in is
-            leaf = pc.struct_field(outer, below) if below else outer
-            values[column] = as_floats(leaf, column)
+            leaf, whole = _leaf(batch, inside[column.name]), f"{column.name}{_SECONDS}"
+            if whole in inside and column.unit:
+                values[column] = long_times(leaf, batch.column(whole), column.unit)
+            else:
+                values[column] = as_floats(leaf, column)
         else:
             constant = of_text(folder_values(path)[column.name], column)
             values[column] = np.full((len(batch), *np.shape(constant)), constant)
@@ -163,8 +203,9 @@ def read_batches(
         reader_failures(path),
         open_source(path) as source,
         _records_file(path, source, wanted) as file,
+        _seconds_file(path, source, file.metadata, wanted) as seconds,
     ):
-        yield from Stream(path, file, wanted, only).batches(row_groups)
+        yield from Stream(path, file, wanted, only, seconds).batches(row_groups)
 
 
 def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.ParquetFile:
@@ -173,13 +214,7 @@ def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.Parqu
     A file's Arrow schema may number them by eight, and Arrow fails on a row group that has a text
     more than that: one record would decide whether a release does.
     """
-    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
-    options = {
-        "pre_buffer": False,
-        "buffer_size": _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES,
-        "page_checksum_verification": True,
-        **decryption(path),
-    }
+    options = _options(path)
     file = pq.ParquetFile(source, **options)
     names = {column.name for column in columns}
     kinds = [(name, kind) for name, kind in leaves(file.schema_arrow) if name in names]
@@ -187,6 +222,29 @@ def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.Parqu
     if not texts:
         return file
     return pq.ParquetFile(source, metadata=file.metadata, read_dictionary=texts, **options)
+
+
+def _seconds_file(
+    path: str, source: Any, metadata: pq.FileMetaData, columns: Sequence[Column]
+) -> AbstractContextManager[pq.ParquetFile | None]:
+    """Open a file that has timestamps of 96 bits to read them in seconds, which hold all of them.
+
+    Arrow reads nanoseconds otherwise, and one of another century as one of this.
+    """
+    if not _long_times(metadata, [column.name for column in columns if column.unit]):
+        return nullcontext()
+    options = {**_options(path), "coerce_int96_timestamp_unit": "s"}
+    return pq.ParquetFile(source, metadata=metadata, **options)  # type: ignore[no-any-return]
+
+
+def _options(path: str) -> dict[str, Any]:
+    # Buffers ahead would hold the columns of all row groups asked for: memory would follow n.
+    return {
+        "pre_buffer": False,
+        "buffer_size": _REMOTE_BUFFER_BYTES if is_url(path) else _BUFFER_BYTES,
+        "page_checksum_verification": True,
+        **decryption(path),
+    }
 
 
 def reading_bytes(

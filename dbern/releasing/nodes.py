@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dbern.data.footers import file_facts, open_source, reader_failures
+from dbern.data.footers import UnreadableFileError, file_facts, open_source, reader_failures
 from dbern.data.horizon import StreamNode
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
@@ -114,7 +114,12 @@ def charge_of(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> Rese
 def _digest(path: str, salt: bytes) -> str:
     """Return a keyed digest of all bytes of a file: of records, so it never leaves the ledger."""
     digest = hmac.new(salt, digestmod=hashlib.sha256)
-    with reader_failures(path), open_source(path) as source:
-        while part := source.read(_PART_BYTES):
-            digest.update(part)
+    try:
+        with reader_failures(path), open_source(path) as source:
+            while part := source.read(_PART_BYTES):
+                digest.update(part)
+    except UnreadableFileError:
+        raise ReleaseError(
+            f"data.source: {path} cannot be read. Bring it back and run the same command again"
+        ) from None
     return digest.hexdigest()

@@ -25,7 +25,13 @@ from dbern.cluster.connection import (
     same_cluster,
     workers_of,
 )
-from dbern.cluster.graph import centers, make_tasks, refuse_shared_steps, tree_reduce
+from dbern.cluster.graph import (
+    centers,
+    make_tasks,
+    refuse_elsewhere,
+    refuse_shared_steps,
+    tree_reduce,
+)
 from dbern.cluster.worker_tasks import SlabJob
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
 from dbern.data.frames import Frame
@@ -170,7 +176,7 @@ def _release_stream(
     spec: ReleaseSpec, client: Client | None, scheduler: str | None, wait: float, progress: Progress
 ) -> Release:
     node = partial(release, client=client, scheduler=scheduler, progress=progress)
-    with BudgetLedger.open(spec.ledger_url) as ledger:
+    with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger:
         notes = release_night(spec, ledger, partial(node, wait_for_workers=wait))
     return ReleasedNight(spec.output, spec.charge, notes)
 
@@ -228,7 +234,7 @@ def _reserve(
     ledger: BudgetLedger,
     spec: ReleaseSpec,
     frame: Frame | None,
-    check_cluster: Callable[[], object] | None = None,
+    check_cluster: Callable[[], Client] | None = None,
 ) -> Reservation:
     """Find this release's reservation or make it; after the charge the records are not needed.
 
@@ -258,6 +264,7 @@ def _reserve(
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:
             refuse_shared_steps(frame.partitions)
+            refuse_elsewhere(frame.partitions, check_cluster)
         rows_alone = {} if planned.protection.private_rows else {"n": planned.n}
         request = replace(
             request,

@@ -99,7 +99,7 @@ def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
     if known is None:
         _require_one_budget(ledger, spec)
         files = footers(node_spec)
-        ids = {"ids": files[0].ids} if spec.enforces_nights else {}
+        ids = {"ids": max(file.ids for file in files)} if spec.enforces_nights else {}
         request = replace(request, rho=plan_files(node_spec, files).rho, inputs=ids)
     try:
         ledger.charge(request, under_way=spec.enforces_nights)

@@ -51,7 +51,7 @@ def require_same_ids(
     """
     first = charge_of(ledger, spec, node).content.inputs.get("ids")
     for file in files:
-        if file.ids != first:
+        if file.ids and file.ids != first:
             raise SpecError(
                 f"data.unit: ids are {file.ids} in {file.path} and {first} in the first night of "
                 f"stream {node.stream}, and one unit could be two. Convert them to one type"

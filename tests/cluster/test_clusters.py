@@ -47,6 +47,17 @@ def test_a_scheduler_that_is_not_there_costs_nothing(project, client):
     assert dbern.release(project.spec(), scheduler="tcp://127.0.0.1:1").notes  # it is published
 
 
+def test_what_accepts_and_says_nothing_is_not_waited_for_long(project, monkeypatch):
+    """distributed has no bound for the first words of a connection."""
+    monkeypatch.setattr("dbern.cluster.wire._ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        refused = r"^No scheduler answers at .* \(TimeoutError\)\. Start one"
+        with pytest.raises(EnvironmentRefusedError, match=refused):
+            dbern.release(project.spec(), scheduler=address)
+    assert project.spent() == NOTHING
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client, monkeypatch):

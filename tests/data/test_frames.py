@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from clusters import local_cluster
+from distributed import Client
 from projects import KEY, SALT, Project
 
 import dbern
@@ -23,6 +25,8 @@ from dbern.data import footers, frames, spool
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
 from dbern.data.frames import frame_of
+from dbern.data.parquet import read_batches
+from dbern.data.times import TimeUnit
 from dbern.errors import (
     BudgetError,
     EnvironmentRefusedError,
@@ -309,6 +313,187 @@ def test_a_reader_of_another_number_of_rows_than_stated_is_refused_and_refunded(
         assert abandon(ledger, "trips", "density").refunded
 
 
+# --- one missing value decides no type
+
+
+BIG = 2**53 + 1
+GAPS = {
+    "integers": ([0, 1, 7], (1, 0)),
+    "unsigned": (np.array([0, 1, 7], np.uint8), (1, 0)),
+    "great integers": ([0, BIG, 7], (BIG, 0)),
+    "booleans": ([True, False, True], (False, True)),
+    "booleans of numpy": (list(np.array([True, False, True])), (False, True)),
+    "nullable": (pd.array([0, 1, 7], "Int64"), (1, 0)),
+    "texts": (["a", "b", "a"], ("b", "a")),
+    "categories": (pd.Categorical([0, 1, 7]), (1, 0)),
+}
+
+
+def floats_of(table, column) -> list[float]:
+    return [float(v) for rows in frames.frame_batches(frame_of(table, [column])) for v in rows["v"]]
+
+
+@pytest.mark.parametrize("name", GAPS)
+@pytest.mark.parametrize("kind", ["pandas", "arrow", "file"])
+def test_a_missing_value_decides_no_type(tmp_path, name, kind):
+    """pandas makes floats of integers of which one is missing, and objects of booleans."""
+    values, listed = GAPS[name]
+    column = Column("v", "data.label.classes", listed)
+    whole = pd.DataFrame({"v": pd.Series(values)})
+    gap = whole.shift(-1)  # the last value is missing
+    assert len({str(kinds) for kinds in (whole.dtypes.v, gap.dtypes.v)}) == (
+        1 if name in ("nullable", "texts", "categories") else 2
+    )
+
+    def read(frame) -> list[float]:
+        if kind != "file":
+            return floats_of(frame if kind == "pandas" else pa.Table.from_pandas(frame), column)
+        frame.to_parquet(tmp_path / "v.parquet")
+        read_footers([tmp_path / "v.parquet"], [column])
+        return next(read_batches(str(tmp_path / "v.parquet"), [0], [column]))["v"].tolist()
+
+    expected = [float(listed.index(v)) if v in listed else np.nan for v in values]
+    np.testing.assert_array_equal(read(whole), expected)
+    if name == "great integers":  # pandas has rounded it: it stands for two
+        expected[1] = np.nan
+    np.testing.assert_array_equal(read(gap), [*expected[1:], np.nan])
+
+
+@pytest.mark.parametrize(
+    "column", [Column("v", "data.bounds.v"), Column("v", "data.unit", ids=True)]
+)
+def test_what_pandas_has_no_missing_value_for_is_refused_whether_one_is_missing(column):
+    """Elsewhere than in a list of true and false its values may be anything."""
+    whole = pd.DataFrame({"v": [True, False, True]})
+    for frame in (whole, whole.shift(1)):
+        with pytest.raises(
+            SpecError, match=r'^data: column "v" is of type (bool|object), .*astype'
+        ):
+            frame_of(frame, [column])
+    assert len(floats_of(whole.astype("boolean").shift(1), Column("v", "data.bounds.v"))) == 3
+
+
+@pytest.mark.parametrize("kind", ["table", "polars", "file"])
+def test_a_column_without_a_value_is_missing_in_any_role(tmp_path, kind):
+    """A writer that infers types knows none for it: the one value would decide."""
+    table = pa.table({"v": pa.nulls(3), "x": [1.0, 2.0, 3.0]})
+    roles = {"categories": ("a",)}, {"unit": TimeUnit.DAYS}, {"ids": True}, {"points": 4}, {}
+    for role in roles:
+        column = Column("v", "data.v", **role)
+        if kind == "file":
+            pq.write_table(table, tmp_path / "v.parquet")
+            pq.write_table(pa.table({"v": ["a"]}), tmp_path / "w.parquet")
+            files = [tmp_path / "v.parquet"] + [tmp_path / "w.parquet"] * ("ids" in role)
+            assert read_footers(files, [column])[0].rows == 3
+            (rows,) = read_batches(str(tmp_path / "v.parquet"), [0], [column])
+        else:
+            frame = frame_of(table if kind == "table" else polars_of(table), [column])
+            (rows,) = frames.frame_batches(frame)
+        assert rows["v"].shape == (
+            3,
+            *((2,) if "ids" in role else (4,) if "points" in role else ()),
+        )
+        assert np.isnan(rows["v"]).all()
+
+
+@pytest.mark.parametrize("kind", ["i2", "u4", "i8", "f2", "f4", "f8", "M8[s]"])
+def test_columns_of_another_byte_order_are_read(kind):
+    """As FITS files have them."""
+    own = np.array([0, 1, 5], kind)
+    column = Column("v", "data.bounds.v", unit=TimeUnit.SECONDS if "M" in kind else None)
+    swapped = pd.DataFrame({"v": own.astype(own.dtype.newbyteorder())})
+    assert floats_of(swapped, column) == [0.0, 1.0, 5.0]
+
+
+# --- datasets of files that differ, and what is not read of a table
+
+
+def ticks(unit, zone=None):
+    return pa.array([0, 1000, None]).cast(pa.timestamp(unit, zone))
+
+
+WHOLE = pa.array([0, 1, None])
+CENTS = pa.array([Decimal("0.25"), Decimal("1.5"), None], pa.decimal128(20, 2))
+WORDS = pa.array(["a", "b", None])
+TWO_TYPES = {
+    "integers": [WHOLE.cast(pa.int32()), WHOLE],
+    "signs": [WHOLE.cast(pa.uint8()), WHOLE.cast(pa.int8())],
+    "floats": [WHOLE.cast(pa.float32()), WHOLE.cast(pa.float64())],
+    "integers and floats": [WHOLE, WHOLE.cast(pa.float64())],
+    "decimals": [CENTS, CENTS.cast(pa.decimal128(20, 5))],
+    "booleans": [WHOLE.cast(pa.bool_()), WHOLE],
+    "times": [ticks("ms"), ticks("us")],
+    "zones": [ticks("us"), ticks("us", "UTC")],
+    "dates": [pa.array([0, 1, None], pa.int32()).cast(pa.date32()), ticks("us")],
+    "texts": [WORDS, WORDS.cast(pa.large_string())],
+    "dictionaries": [WORDS.dictionary_encode(), WORDS],
+    "nothing": [pa.nulls(3), WHOLE],
+    "lists": [pa.array([[1.0]] * 3), pa.array([[1]] * 3)],
+    "structs": [pa.array([{"z": 1}] * 3), pa.array([{"z": 1.5}] * 3)],
+}
+
+
+def dataset_of(folder: Path, name: str, **other) -> ds.Dataset:
+    folder.mkdir(exist_ok=True)
+    for number, values in enumerate(TWO_TYPES[name]):
+        pq.write_table(pa.table({"v": values, "x": [1.0, 2.0, 3.0]}), folder / f"{number}.parquet")
+    return ds.dataset(folder, **other)
+
+
+@pytest.mark.parametrize("name", TWO_TYPES)
+def test_a_dataset_whose_files_have_a_column_in_two_types_is_refused_by_them(tmp_path, name):
+    """In either order and by a schema of its own; one that is not read is no obstacle."""
+    column = Column("v.z" if name == "structs" else "v", "data.bounds.v")
+    plain, reverse = dataset_of(tmp_path, name), [tmp_path / f"{i}.parquet" for i in (1, 0)]
+    own = ds.dataset(tmp_path, schema=plain.schema)
+    for files in (plain, ds.dataset(reverse), own, ds.dataset([plain])):
+        with pytest.raises(SpecError, match=r'^data: column "v" is .* Name the files in data\.sou'):
+            frame_of(files, [column])
+        x = Column("x", "data.bounds.x")
+        read = list(frames.frame_batches(frame_of(files, [x])))
+        np.testing.assert_array_equal(np.concatenate([rows["x"] for rows in read]), [1, 2, 3] * 2)
+    with pytest.raises(SpecError, match='"v" is'):  # which its filter may read
+        frame_of(plain.filter(ds.field("v").is_valid()), [x])
+
+
+@pytest.mark.parametrize("large", [7, 2**40])
+def test_whether_a_value_fits_into_another_files_type_decides_nothing(project, large):
+    for number, kind in enumerate([pa.int32(), pa.int64()]):
+        values = pa.array([1, large if number else 2], kind)
+        path = project.folder / f"{number}.parquet"
+        pq.write_table(pa.table({"x": values, "y": [0.0, 0.5]}), path)
+    given = ds.dataset([project.folder / f"{number}.parquet" for number in (0, 1)])
+    with pytest.raises(SpecError, match=r'^data: column "x" is int32 in this dataset and int64 in'):
+        dbern.release(project.spec(data=NO_FILES), data=given)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
+@pytest.mark.parametrize("extension", ["csv", "json"])
+def test_a_dataset_of_texts_is_refused(tmp_path, extension):
+    """Its types are those of the first values, and any later one may not fit."""
+    path = tmp_path / f"x.{extension}"
+    path.write_text({"csv": "x\n1\n", "json": '{"x": 1}\n'}[extension])
+    with pytest.raises(SpecError, match=f"dataset of {extension.upper()} takes its types from its"):
+        frame_of(ds.dataset(path, format=extension), [Column("x", "data.bounds.x")])
+
+
+def test_a_column_of_a_relation_that_is_not_read_is_not_computed():
+    duckdb = pytest.importorskip("duckdb")
+    relation = duckdb.sql(
+        """select 1.5 as "a ""b", cast(t as int) as bad, 3 as c, {'k': 4, 'l': 5} as s
+           from (values ('1'), ('private')) as v(t)"""
+    )
+    columns = [Column(name, f"data.bounds.{name}") for name in ("c", "s.k", 'a "b')]
+    frame = frame_of(relation, columns)
+    assert frame.count() == 2
+    (rows,) = frames.frame_batches(frame)
+    assert {name: values.tolist() for name, values in rows.items()} == {
+        "c": [3.0, 3.0],
+        "s.k": [4.0, 4.0],
+        'a "b': [1.5, 1.5],
+    }
+
+
 class Stream:
     """A stream that fails, after all or before, with a text that tells of a row."""
 
@@ -443,6 +628,28 @@ def test_a_release_of_partitions_that_share_steps_reserves_nothing(project):
     with pytest.raises(SpecError, match="share steps"):
         dbern.release(project.spec(data=NO_FILES), data=frame)
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
+
+
+@pytest.mark.slow
+def test_a_persisted_dask_frame_needs_its_clusters_client(project, client):
+    """Nobody else has its partitions, and nothing is reserved to find that out."""
+    spec, frame = project.spec(data=NO_FILES), dask_of(table_of(project))
+    kept = client.persist(frame)
+    with local_cluster(1) as other, Client(other, set_as_default=False) as stranger:
+        assert dbern.plan(spec, data=kept).n == 240
+        for given in (None, stranger):
+            for persisted in (kept, kept[kept.x > -100]):
+                with pytest.raises(
+                    SpecError, match=r"^data: .* is persisted on a cluster, .* Give"
+                ):
+                    dbern.release(spec, given, data=persisted)
+        lost = stranger.persist(frame)
+        assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    spec_of_lost = project.spec(data={**NO_FILES, "n": 240})
+    with pytest.raises(SpecError):
+        dbern.release(spec_of_lost, client, data=lost)
+    assert project.spent() == "epsilon 0, epsilon 0 reserved"
+    assert dbern.release(spec, client, data=kept).synopsis.verify()
 
 
 @pytest.mark.slow

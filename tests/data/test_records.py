@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -158,6 +159,47 @@ def test_one_time_is_the_same_number_from_every_type_of_column(tmp_path):
     for unit, exact in ((TimeUnit.SECONDS, 20541.0 * 86400), (TimeUnit.DAYS, 20541.0)):
         for got in values(path, *(column(name, unit) for name in dates)):
             same(got, [exact, np.nan])
+
+
+LONG = [0, -1, 1, 1774778400_123456, 1774778400_000001, -9223372036_854776, 9223372036_854776]
+LONG += [
+    sign * 10**6 * year * 31556952 + 123457 for year in (9, 291, 293, 430, 6000) for sign in (1, -1)
+]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 1 << 16])
+@pytest.mark.parametrize("unit", TimeUnit)
+def test_times_of_96_bits_are_read_exactly_whatever_their_century(
+    tmp_path, monkeypatch, rows, unit
+):
+    """As Spark writes them; Arrow's nanoseconds wrap around after 584 years."""
+    monkeypatch.setattr("dbern.data.parquet.BATCH_ROWS", rows)
+    moments = pa.array([*LONG, None]).cast(pa.timestamp("us"))
+    words = pa.array([f"w{i}" for i in range(len(moments))]).dictionary_encode()
+    outer = pa.StructArray.from_arrays([moments], ["when"])
+    table = pa.table({"when": moments, "trip": outer, "word": words})
+    pq.write_table(
+        table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True, row_group_size=5
+    )
+    assert pq.ParquetFile(tmp_path / "a.parquet").schema.column(0).physical_type == "INT96"
+    exact = [*(float(Fraction(moment, 10**6 * unit.seconds)) for moment in LONG), np.nan]
+    roles = column("when", unit), column("trip.when", unit), column("word", None, ("w1", "w3"))
+    when, nested, word = values(tmp_path / "a.parquet", *roles)
+    np.testing.assert_allclose(when, exact, rtol=2.3e-16, atol=0)
+    same(nested, when)
+    same(np.flatnonzero(np.isfinite(word)), [1, 3])
+    (of_day,) = values(tmp_path / "a.parquet", column("when", unit), only=roles[2])
+    same(np.flatnonzero(np.isfinite(of_day)), [1, 3])
+
+
+def test_times_of_96_bits_that_no_calendar_has_are_outside(tmp_path):
+    """Days are numbered by 32 bits, up to eleven million years."""
+    seconds = [86400 * (day - 2440588) for day in (1, 2**31 - 1, 2**31, 2**32 - 1)]
+    moments = pa.array(seconds).cast(pa.timestamp("s"))
+    pq.write_table(
+        pa.table({"x": moments}), tmp_path / "a.parquet", use_deprecated_int96_timestamps=True
+    )
+    same(values(tmp_path / "a.parquet", column("x", TimeUnit.SECONDS)), [seconds])
 
 
 def test_nested_columns_are_null_where_a_part_of_their_name_is(tmp_path):

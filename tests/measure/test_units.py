@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from dataclasses import replace
 from decimal import Decimal
+from itertools import permutations
 
 import numpy as np
 import pyarrow as pa
@@ -195,15 +197,69 @@ def test_a_unit_is_the_same_in_exact_numbers_of_any_kind():
         assert sum(map(int, ids[0][0])) == value
 
 
-@pytest.mark.parametrize("others", [["7"], [7.0]])
-def test_ids_that_are_numbers_here_and_something_else_there_are_refused(tmp_path, others):
-    for name, ids in (("a", others), ("b", [7])):
-        pq.write_table(pa.table({"user": ids}), tmp_path / f"{name}.parquet")
-    with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* one unit could be two"):
-        read_footers(sorted(tmp_path.iterdir()), [USER])
-    pq.write_table(pa.table({"user": pa.array([1], pa.date32())}), tmp_path / "c.parquet")
-    with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* ids are numbers or text"):
-        read_footers([tmp_path / "c.parquet"], [USER])
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+DECIMALS = (pa.decimal32(9, 2), pa.decimal64(18), pa.decimal128(38), pa.decimal256(50, 7))
+EXACT = [
+    *(pa.array([1, 0], getattr(pa, kind)()) for kind in WHOLE),
+    *(pa.array([Decimal(1), Decimal(0)], kind) for kind in DECIMALS),
+    pa.array([True, False]),
+]
+TENTHS = [pa.array([Decimal(1), Decimal("0.1")], pa.decimal128(20, scale)) for scale in (1, 2, 18)]
+WRITTEN = ["1", "private-\u00e9"]
+INDEXED = pa.dictionary(pa.int8(), pa.large_string())
+IN_WORDS = [
+    *(pa.array(WRITTEN, kind) for kind in (pa.string(), pa.large_string())),
+    pa.array(WRITTEN).dictionary_encode(),
+    pa.array(WRITTEN).dictionary_encode().cast(INDEXED),
+]
+HALF, SINGLE, DOUBLE = (
+    [pa.array(np.array([0.1, 1.0], kind))] for kind in (np.float16, np.float32, np.float64)
+)
+FORMS = [EXACT + TENTHS, IN_WORDS, HALF, SINGLE, DOUBLE]
+NO_IDS = [
+    *(pa.array([1, 0], pa.int32()).cast(kind) for kind in (pa.date32(), pa.time32("s"))),
+    *(pa.array([1, 0]).cast(kind) for kind in (pa.timestamp("ms"), pa.timestamp("ns", "UTC"))),
+    *(pa.array(["1", "0"]).cast(kind) for kind in (pa.binary(), pa.large_binary(), pa.binary(1))),
+    pa.array([datetime.date(1970, 1, 2)], pa.date64()),
+]
+
+
+def paired(tmp_path, ids, others):
+    """Ids of two files by the numbers that they are compared by, after footers were read."""
+    paths = [tmp_path / f"{i}.parquet" for i in range(2)]
+    for path, values in zip(paths, (ids, others), strict=True):
+        pq.write_table(pa.table({"user": values}), path)
+    read_footers(paths, [USER])
+    return [next(read_batches(str(path), [0], [USER]))["user"].tolist() for path in paths]
+
+
+@pytest.mark.parametrize("form", [EXACT, TENTHS, IN_WORDS], ids=["exact", "decimals", "texts"])
+def test_a_unit_in_two_files_of_one_form_is_one_whatever_their_types(tmp_path, form):
+    for values in form:
+        ids, others = paired(tmp_path, form[0], values)
+        assert ids == others
+        assert ids[0] != ids[1]
+
+
+def test_units_in_files_whose_types_are_of_two_forms_are_refused(tmp_path):
+    """One of them would be two units, as .1 is in floats of two widths; in either order."""
+    for first, second in permutations(FORMS, 2):
+        with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* one unit could be two"):
+            paired(tmp_path, first[0], second[-1])
+    for values in NO_IDS:
+        with pytest.raises(dbern.SpecError, match=r"^data\.unit: .* ids are numbers or text"):
+            paired(tmp_path, values, values)
+
+
+def test_a_folder_is_a_text(tmp_path):
+    """It meets a column of texts, and no number."""
+    folder = tmp_path / "user=1"
+    folder.mkdir()
+    pq.write_table(pa.table({"x": [1]}), folder / "a.parquet")
+    for values in (EXACT[0], SINGLE[0], DOUBLE[0]):
+        pq.write_table(pa.table({"user": values}), tmp_path / "b.parquet")
+        with pytest.raises(dbern.SpecError, match="one unit could be two"):
+            read_footers([folder / "a.parquet", tmp_path / "b.parquet"], [USER])
 
 
 # --- plans and releases ------------------------------------------------------------------------

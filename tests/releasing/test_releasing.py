@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from projects import SOLVED, labelled
+from projects import SOLVED, labelled, records
 
 import dbern
 from dbern.cluster import connection, graph, worker_tasks
@@ -829,3 +829,21 @@ def test_a_released_tensor_of_zeros_is_read_as_any_other(project, monkeypatch, c
     out = dbern.release(project.spec(**changes))
     assert out.synopsis.verify() > 0
     assert not out.synopsis(np.array([[1.0, 0.1]])).any()
+
+
+def test_progress_tells_no_private_number_of_rows(project):
+    """Tasks are files then, whatever their rows and row groups."""
+    with project.ledger() as ledger:
+        ledger.grant("private", Budget.parse("2"), neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
+    told: dict[int, list] = {}
+    for rows in (3, 240):
+        project.write({name: values[:rows] for name, values in records().items()})
+        spec = project.spec(
+            data={"neighbors": "add-or-remove-one", "normalizer": "240"},
+            release={"name": f"of-{rows}", "output": f"of-{rows}.zarr"},
+            budget={"dataset": "private"},
+        )
+        calls = told[rows] = []
+        dbern.release(spec, progress=lambda *call, to=calls: to.append(call))
+    assert told[3] == told[240]
+    assert ("reading and counting", 3, 3) in told[3]

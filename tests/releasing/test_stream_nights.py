@@ -7,11 +7,14 @@ import math
 import os
 import signal
 import sys
+import traceback
 from datetime import UTC, datetime, timedelta
 from itertools import combinations_with_replacement
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from nights import FIRST, PEOPLE, Nights, fixed, spec_of
 from scipy.optimize import brentq
@@ -19,7 +22,7 @@ from scipy.special import ndtr
 
 import dbern
 from dbern.data.horizon import Node, StreamNode
-from dbern.errors import BudgetError, IntegrityError, SpecError
+from dbern.errors import BudgetError, IntegrityError, InternalError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger
 from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
@@ -133,6 +136,24 @@ def test_a_row_that_comes_late_is_in_no_closed_node(nights, monkeypatch):
     total = sum(store.arrays[0].released for store in alone)
     grid_step = block.metadata["components"][0]["noise"]["granularity"]
     np.testing.assert_allclose(block.arrays[0].released, total, rtol=0, atol=2 * grid_step)
+
+
+@pytest.mark.parametrize("place", ["footers", "stream_request", "release_night"])
+def test_no_error_that_leaves_a_stream_holds_anothers_text(nights, monkeypatch, place):
+    module = "run" if place == "release_night" else "stream"
+    error = type("private-1", (ValueError,), {})("private-1")
+    monkeypatch.setattr(f"dbern.releasing.{module}.{place}", Mock(side_effect=error))
+    with pytest.raises(InternalError, match=r"internal error: ValueError .its text is") as raised:
+        nights.release(0)
+    assert "private-" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize("error", [OSError("private-1"), pa.ArrowInvalid("private-1")])
+def test_a_file_of_a_night_that_cannot_be_read_is_told_by_its_name(nights, monkeypatch, error):
+    monkeypatch.setattr("dbern.releasing.nodes.open_source", Mock(side_effect=error))
+    with pytest.raises(ReleaseError, match=r"^data\.source: .*a\.parquet cannot be read") as raised:
+        nights.release(0)
+    assert "private-" not in "".join(traceback.format_exception(raised.value))
 
 
 @pytest.mark.slow

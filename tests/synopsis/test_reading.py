@@ -406,6 +406,14 @@ def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkey
     assert sorted(p.name for p in files[0].parent.iterdir()) == [files[1].name, files[0].name]
 
 
+def test_times_of_96_bits_keep_their_century(two, files):
+    when = pa.array([13_569_465_600_123_456, -14_831_769_600_000_000]).cast(pa.timestamp("us"))
+    table = pa.table({"x": [1.0, 2.0], "y": [0.0, 0.5], "when": when})
+    pq.write_table(table, files[0], use_deprecated_int96_timestamps=True)
+    assert answer(two, *files) == 2
+    assert pq.read_table(files[1])["when"].equals(table["when"])
+
+
 @pytest.mark.parametrize(
     ("limit", "value", "groups"),
     [("_GROUP_ROWS", 120, [150, 150, 50]), ("_GROUP_BYTES", 1, [50] * 7)],

@@ -257,20 +257,51 @@ def test_a_node_is_released_under_its_own_name_alone(nights):
         dbern.ReleaseSpec(**sections)
 
 
-@pytest.mark.slow
-def test_a_file_of_two_nights_is_refused_under_whatever_name(nights):
-    nights.release(0)
+@pytest.mark.thorough
+@pytest.mark.parametrize("shared", ["hard link", "link", "linked folder", "moved", "source"])
+def test_a_file_of_two_nights_is_refused_under_whatever_name(nights, shared):
+    changes = {"data": {"source": "data/*{partition}*/*.parquet"}} if shared == "source" else {}
+    nights.release(0, **changes)
     before = nights.states()
-    copied = nights.folder / "data" / "2026-01-02" / "copy.parquet"
-    copied.write_bytes((nights.folder / "data" / "2026-01-01" / "a.parquet").read_bytes())
-    with pytest.raises(SpecError, match=r"copy.parquet is a file of 2026-01-01 too"):
-        nights.release(1)
+    first, second = (nights.folder / "data" / f"2026-01-0{day}" for day in (1, 2))
+    match shared:
+        case "hard link":
+            (second / "b.parquet").hardlink_to(first / "a.parquet")
+        case "link":
+            (second / "b.parquet").symlink_to(first / "a.parquet")
+        case "linked folder":
+            (second / "a.parquet").unlink()
+            second.rmdir()
+            second.symlink_to(first, target_is_directory=True)
+        case "moved":
+            (first / "a.parquet").rename(second / "b.parquet")
+        case "source":
+            first.rename(second.with_name("2026-01-01 and 2026-01-02"))
+    with pytest.raises(SpecError, match=r"\.parquet is a file of 2026-01-01 too"):
+        nights.release(1, **changes)
     assert nights.states() == before
-    copied.unlink()
-    for night in (1, 2):  # that there were no rows may be said twice
-        nights.write(night, [], "empty")
-        nights.release(night)
-    assert BLOCK in published(nights)
+
+
+@pytest.mark.slow
+def test_what_a_file_holds_refuses_no_night(nights):
+    """Whoever places a guess of a night's file in another night learns nothing of it."""
+    nights.release(0)
+    folder, copied = nights.folder / "data", nights.folder / "data" / "2026-01-02" / "copy.parquet"
+    copied.write_bytes((folder / "2026-01-01" / "a.parquet").read_bytes())
+    assert nights.release(1).notes == ("2026-01-02 is published",)
+
+
+@pytest.mark.slow
+def test_what_is_brought_back_from_a_copy_is_the_file_that_was_reserved(nights):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "spend", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(0)
+    path = nights.folder / "data" / "2026-01-01" / "a.parquet"
+    copied = path.read_bytes()
+    path.rename(nights.folder / "aside")
+    path.write_bytes(copied)
+    assert nights.release(0).notes == ("2026-01-01 is published",)
 
 
 @pytest.mark.slow
@@ -282,10 +313,10 @@ def test_two_nights_at_once_do_not_share_a_file(nights, monkeypatch):
 
     def overtaken(ledger, reservation):
         if reservation.name.endswith("02"):
-            copied = nights.folder / "data" / "2026-01-03" / "shared.parquet"
-            copied.write_bytes(shared.read_bytes())
+            linked = nights.folder / "data" / "2026-01-03" / "shared.parquet"
+            linked.hardlink_to(shared)
             with monkeypatch.context() as undo:
-                undo.setattr(BudgetLedger, "inputs", lambda *_rest: {})  # read before
+                undo.setattr("dbern.releasing.nodes._refuse_shared", lambda *_rest: None)  # before
                 undo.setattr(BudgetLedger, "begin_reading", original)
                 nights.release(2)
         return original(ledger, reservation)
@@ -368,10 +399,35 @@ def test_a_ledger_put_back_before_the_stream_is_charged_for_it_once(nights, tmp_
 
 
 @pytest.mark.slow
-def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_what_it_lost(nights):
-    nights.release(0)
+@pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
+def test_a_ledger_that_forgot_the_files_of_a_night_counts_no_further_one(tmp_path, changes):
+    """Any file could have been among them; what it knows is published as it was, blocks too."""
+    nights = Nights(tmp_path, changes=changes)
+    nights.grant()
+    nights.fill(5)
+    for night in (0, 2):
+        nights.release(night)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(1)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
+        nights.release(3)
+    nights.release(0)
+    assert "trips.2026-01-04" not in nights.states()
+    assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.slow
+def test_a_block_leaves_out_the_night_that_the_ledger_forgot(nights):
+    for night in (0, 2):
+        nights.release(night)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.releasing.stream._CLOSED", ())
+        nights.release(1)
     (nights.folder / "ledger.db").write_bytes(backup)
     with nights.ledger() as ledger:
         ledger.declare_restored()
@@ -380,6 +436,27 @@ def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_w
     root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
     assert root["attributes"]["stream"]["without"] == [1]
     assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.slow
+def test_a_forgotten_night_that_was_released_again_is_known_under_its_other_name(tmp_path):
+    """Reconciled last, it finds its name taken; its files are as unknown."""
+    nights = Nights(tmp_path, changes={"stream": {"first": FIRST}})
+    nights.grant()
+    nights.fill(3)
+    nights.release(2)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    nights.release(0)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "data"])
+    nights.release(0, release={"output": "moved/trips"})
+    with nights.ledger() as ledger:
+        reconcile(ledger, [nights.folder / "out"])
+    assert sum(name.startswith("trips.2026-01-01~") for name in nights.states()) == 1
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-01 has"):
+        nights.release(1)
 
 
 @pytest.mark.slow

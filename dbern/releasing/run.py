@@ -524,14 +524,15 @@ def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
         partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
             counters = counters.with_key(ledger.key(run.reservation))
+        counted_by = b""
         if counters.admits:
             with run.journal.stage("finding whose rows count"):
-                units = admit_units(ledger, run.spec, run.reservation, counters, files)
-            counters = counters.admitting(units)
+                block = admit_units(ledger, run.spec, run.reservation, counters, files)
+            counters, counted_by = counters.admitting(block.units), block.digest
         _stage(client, counters, run, staging, files, partitions)
         require_frozen(ledger, run.spec, run.reservation)
         with run.journal.stage("sealing and charging"):
-            return ledger.spend(run.reservation, staging.seal())
+            return ledger.spend(run.reservation, staging.seal() + counted_by)
 
 
 def _stage(

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dbern.data.footers import open_source, reader_failures
+from dbern.data.footers import UnreadableFileError, open_source, reader_failures
 from dbern.data.horizon import StreamNode
+from dbern.data.objects import identity
 from dbern.data.source_files import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
@@ -91,15 +93,74 @@ def require_frozen(ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reserva
             )
 
 
+def nights_with_lost_files(
+    ledger: BudgetLedger, spec: ReleaseSpec, block: StreamNode
+) -> frozenset[int]:
+    """Return the nights of a block of whose files one is not there."""
+    nights = {night: _files_of_night(ledger, spec, block, night) for night in block.counted}
+    return frozenset(night for night, files in nights.items() if _lost(spec, files))
+
+
+def files_there(spec: ReleaseSpec, inputs: Mapping[str, Any]) -> list[str]:
+    """Return the paths of a node's files; of a block without those that are lost.
+
+    So it is reserved all the same, and can be abandoned.
+    """
+    names, lost = inputs["digests"], set[str]()
+    if spec.stream_node is not None and not spec.stream_node.is_night:
+        lost.update(_lost(spec, names))
+    return [spec.path_of(name) for name in names if name not in lost]
+
+
+def unopened_file(
+    ledger: BudgetLedger, spec: ReleaseSpec, reservation: Reservation
+) -> ReleaseError:
+    """Return the error of a release of whose files one cannot be opened."""
+    node, lost = spec.stream_node, []
+    if node is not None and not node.is_night:
+        lost = _lost(spec, reservation.content.inputs["digests"])
+    what = "a file of the reservation cannot be opened"
+    if lost:
+        what = f"{lost[0]}, of a night of block {reservation.name}, is not there"
+    mend = "Bring it back and run the same command again"
+    if lost:
+        mend += (
+            f". If it is lost for good, run {reservation.abandon_command(ledger.url)} and then the "
+            "same command: the block is released without that night, if nothing of it was read yet"
+        )
+    return ReleaseError(f"data.source: {what}. {mend}")
+
+
+def _lost(spec: ReleaseSpec, names: Iterable[str]) -> list[str]:
+    """Return the files that are not there; a disk or store that fails has not said so."""
+    lost = []
+    for name in names:
+        path = spec.path_of(name)
+        try:
+            identity(path) if is_url(path) else Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            lost.append(name)
+        except OSError:
+            continue
+    return lost
+
+
 def _closed_files(
     ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
 ) -> Iterator[tuple[str, str]]:
     for night in node.counted:
-        name = node.at(node.horizon.node(0, night)).release_name
-        closed = ledger.find(spec.budget.dataset, name)
-        if closed is None or closed.state is not State.COMMITTED:
-            raise ReleaseError(f"{node.horizon.day(night)}: is not released. Release it first")
-        yield from closed.content.inputs.get("digests", {}).items()
+        yield from _files_of_night(ledger, spec, node, night).items()
+
+
+def _files_of_night(
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, night: int
+) -> dict[str, str]:
+    """Return the files of a published night, with their digests."""
+    name = node.at(node.horizon.node(0, night)).release_name
+    closed = ledger.find(spec.budget.dataset, name)
+    if closed is None or closed.state is not State.COMMITTED:
+        raise ReleaseError(f"{node.horizon.day(night)}: is not released. Release it first")
+    return dict(closed.content.inputs.get("digests", {}))
 
 
 def _refuse_shared(
@@ -164,7 +225,7 @@ def _inode(path: str) -> str:
 
     The number of a file that is removed is given to another, so the time of change is with it.
     """
-    with reader_failures(path):
+    with _reading(path):
         status = Path(path).stat()
     return f"{status.st_ino} {status.st_mtime_ns}"
 
@@ -172,7 +233,18 @@ def _inode(path: str) -> str:
 def _digest(path: str, salt: bytes) -> str:
     """Return a keyed digest of all bytes of a file: of records, so it never leaves the ledger."""
     digest = hmac.new(salt, digestmod=hashlib.sha256)
-    with reader_failures(path), open_source(path) as source:
+    with _reading(path), open_source(path) as source:
         while part := source.read(_PART_BYTES):
             digest.update(part)
     return digest.hexdigest()
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    try:
+        with reader_failures(path):
+            yield
+    except UnreadableFileError:
+        raise ReleaseError(
+            f"data.source: {path} cannot be read. Make it readable, and run the same command again"
+        ) from None

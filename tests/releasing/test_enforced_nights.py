@@ -311,6 +311,22 @@ def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nig
         ledger.declare_restored()
         reconcile(ledger, [nights.folder / "out"])
     assert nights.states()["trips.2026-01-02"] == "abandoned"
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
+        nights.release(2)
+
+
+@pytest.mark.slow
+def test_a_night_whose_seal_the_ledger_forgot_stops_the_stream(nights):
+    """Its files are known, and not by which block it was counted."""
+    nights.release(0)
+    interrupt(nights, 1)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    nights.release(1)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    assert nights.states()["trips.2026-01-02"] == "committed"
     with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
         nights.release(2)
 

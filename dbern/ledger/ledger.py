@@ -335,6 +335,11 @@ class BudgetLedger:
         with self._backend.read() as connection:
             return statements.inputs(connection, dataset)
 
+    def seals(self, dataset: str) -> dict[str, bytes]:
+        """Return the seal of every release of a dataset that was sealed, by its name."""
+        with self._backend.read() as connection:
+            return statements.seals(connection, dataset)
+
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record durably that the first record is about to be read: no refund from here on.
 

@@ -34,6 +34,7 @@ from dbern.types import Int64Array
 _NONCE_BYTES = 12
 _MAX_NAME_BYTES = 100
 _SEAL_FORMAT = b"dbern seal 1"
+_BLOCK_FORMAT = b"dbern block 1"
 _BLOCK_FILE = re.compile(r"((?:[0-9a-f]{2}){1,100})-(0\d{19})\.block", re.ASCII)
 _RELEASE = re.compile(r"([0-9a-f]{32})(\.dead-[0-9a-f]+|\.spool)?")
 
@@ -113,6 +114,15 @@ class Staging:
             )
         return _decoded(content)
 
+    def get_digested(self, component: str, block: int) -> tuple[Int64Array, bytes]:
+        """Return a staged block, and a keyed digest of it as it was written.
+
+        A block that is written elsewhere, or again, has another digest, whatever its values are:
+        its nonce is another.
+        """
+        content, written = self._opened(component, block)
+        return _decoded(content), hmac.digest(self._seal_key, _BLOCK_FORMAT + written, "sha256")
+
     def components(self) -> list[str]:
         """Return the names that have blocks, in canonical (UTF-8 byte) order."""
         names = sorted({bytes.fromhex(name) for name, _ in self._files()})
@@ -185,8 +195,7 @@ class Staging:
             )
 
     def _plaintext(self, component: str, block: int) -> bytes:
-        what = f"block {block} of {component!r}"
-        return self._opened(self._path(component, block), _block_label(component, block), what)
+        return self._opened(component, block)[0]
 
     def _written(self, path: Path, content: bytes, label: bytes) -> bool:
         """Encrypt and write a new file, durably; return False where one is there, which stays."""
@@ -202,24 +211,27 @@ class Staging:
             os.fsync(self._handle)
         return new
 
-    def _opened(self, path: Path, label: bytes, what: str) -> bytes:
-        where = f"{what} in {self.directory}"
+    def _opened(self, component: str, block: int) -> tuple[bytes, bytes]:
+        """Return what a block holds, and its file."""
+        where = f"block {block} of {component!r} in {self.directory}"
         with staging_errors(self.directory):
             try:
-                sealed = memoryview(path.read_bytes())
+                written = self._path(component, block).read_bytes()
             except FileNotFoundError:
                 if not self.directory.is_dir():
                     raise
                 raise IntegrityError(
                     f"The staged {where} is missing. Restore the directory, or abandon the release."
                 ) from None
+        sealed, label = memoryview(written), _block_label(component, block)
         try:
-            return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], label)
+            content = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], label)
         except (InvalidTag, ValueError):
             raise IntegrityError(
                 f"The staged {where} is damaged or not this release's. Restore the directory, or "
                 "abandon the release."
             ) from None
+        return content, written
 
     def _files(self) -> Iterator[tuple[str, int]]:
         with staging_errors(self.directory):

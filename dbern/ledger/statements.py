@@ -74,6 +74,14 @@ def inputs(connection: Connection, dataset: str) -> dict[str, dict[str, Any]]:
     return {name: json.loads(text) for name, text in connection.execute(query)}
 
 
+def seals(connection: Connection, dataset: str) -> dict[str, bytes]:
+    """Return the seals of the releases of a dataset that were sealed, by their names."""
+    query = select(releases.c.name, releases.c.seal).where(
+        releases.c.dataset == dataset, releases.c.seal.is_not(None)
+    )
+    return {name: bytes(seal) for name, seal in connection.execute(query)}
+
+
 def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
     """Return the audit log of one dataset, or all of it, oldest first."""
     query = select(audit).order_by(audit.c.id)

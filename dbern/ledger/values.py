@@ -50,6 +50,9 @@ NEXT: Mapping[State, tuple[State, ...]] = {
 """The states that may follow each; only `reconcile` finds that a refunded release was published."""
 
 
+DIGEST_BYTES = 32
+"""Bytes of the MAC of a staged center, and of the digest of a staged block."""
+
 FREE = Budget(Fraction(0))
 """What a release costs that is within a charge."""
 
@@ -162,7 +165,8 @@ class Reservation:
     """A release as the ledger holds it, at the moment it was looked at.
 
     `salt` keys the fingerprints taken on workers and is unrelated to the key; `seal` is the MAC of
-    the staged center. Neither is shown by ``repr``, so neither reaches a log by accident.
+    the staged center, and behind it the digest of what else it was counted by, if anything. Neither
+    is shown by ``repr``, so neither reaches a log by accident.
 
     Examples
     --------
@@ -184,6 +188,11 @@ class Reservation:
     seal: bytes | None = field(repr=False)
     created: str
     manifest_digest: str | None = None
+
+    @property
+    def center_seal(self) -> bytes | None:
+        """MAC of the staged center alone."""
+        return self.seal and self.seal[:DIGEST_BYTES]
 
     @property
     def title(self) -> str:

@@ -110,7 +110,11 @@ def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return what may never change in a stream, of the identity of one of its nodes."""
+    """Return what may never change in a stream, of the identity of one of its nodes.
+
+    All but the node: one charge covers its levels, `max_nights` of a unit, enforced or not, and no
+    others (`Sensitivity.repeated`).
+    """
     node = identity["stream"]["node"]
     stream = {key: value for key, value in identity["stream"].items() if key != "node"}
     stream |= {"levels": [1, *node["blocks"]], "first": node["first"]}

@@ -68,7 +68,7 @@ def publish(
     if published is not None:
         return published
     staging = ledger.staging(reservation)
-    staging.verify(reservation.seal)
+    staging.verify(reservation.center_seal)
     if spec.stream_node is not None and spec.enforces_nights:
         require_blocks(ledger, spec, spec.stream_node)
     key = ledger.key(reservation)
@@ -180,10 +180,10 @@ def _noise_key(key: bytes, reservation: Reservation, law: NoiseLaw) -> bytes:
     It is bound to the seal and to the law: should the ledger ever be put back to before the charge,
     another center, or another scale, draws independent noise instead of the same.
     """
-    if reservation.seal is None:
+    if reservation.center_seal is None:
         raise IntegrityError(f"release {reservation.name} has no sealed center: no noise is drawn")
     terms = json.dumps(asdict(law), sort_keys=True)
-    return subkey(key, "noise of a sealed center", reservation.seal.hex(), terms)
+    return subkey(key, "noise of a sealed center", reservation.center_seal.hex(), terms)
 
 
 def _components(spec: ReleaseSpec, plan: ReleasePlan) -> list[tuple[Component, Domain]]:

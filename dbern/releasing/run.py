@@ -55,7 +55,13 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.journal import Journal
-from dbern.releasing.nodes import frozen_inputs, require_frozen, stream_request
+from dbern.releasing.nodes import (
+    files_there,
+    frozen_inputs,
+    require_frozen,
+    stream_request,
+    unopened_file,
+)
 from dbern.releasing.publish import publish
 from dbern.releasing.stream import release_night
 from dbern.releasing.unit_nights import admit_units, require_same_ids
@@ -257,7 +263,7 @@ def _reserve(
         request = replace(request, inputs=known.content.inputs)  # what is spooled goes on
     elif known is None or known.state not in (State.SPENT, State.COMMITTED):
         frozen = frozen_inputs(ledger, spec, node) if node else None
-        files = footers(spec, frame, _paths(spec, frozen))
+        files = footers(spec, frame, None if frozen is None else files_there(spec, frozen))
         if node and spec.enforces_nights:
             require_same_ids(ledger, spec, node, files)
         planned = plan_files(spec, files)
@@ -278,10 +284,6 @@ def _reserve(
         if check_cluster:
             check_cluster()
     return ledger.reserve(request)
-
-
-def _paths(spec: ReleaseSpec, frozen: dict[str, Any] | None) -> list[str] | None:
-    return None if frozen is None else [spec.path_of(file["path"]) for file in frozen["files"]]
 
 
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
@@ -400,10 +402,7 @@ def _records(run: _Run) -> Iterator[list[FileFacts]]:
         try:
             yield _files(reservation.content.inputs, run.spec)
         except UnreadableFileError:
-            raise ReleaseError(
-                "data.source: a file of the reservation cannot be opened. Bring it back and run "
-                "the same command again"
-            ) from None
+            raise unopened_file(run.ledger, run.spec, reservation) from None
         return
     spool = run.ledger.spool(reservation)
     if frame is not None and frame.partitions:
@@ -531,14 +530,15 @@ def _count(connected: Callable[[], Client], run: _Run) -> Reservation:
         partitions = frame.partitions if frame and not files else ()
         if counters.keyed:
             counters = counters.with_key(ledger.key(run.reservation))
+        counted_by = b""
         if counters.admits:
             with run.journal.stage("finding whose rows count"):
-                units = admit_units(ledger, run.spec, run.reservation, counters, files)
-            counters = counters.admitting(units)
+                block = admit_units(ledger, run.spec, run.reservation, counters, files)
+            counters, counted_by = counters.admitting(block.units), block.digest
         _stage(client, counters, run, staging, files, partitions)
         require_frozen(ledger, run.spec, run.reservation)
         with run.journal.stage("sealing and charging"):
-            return ledger.spend(run.reservation, staging.seal())
+            return ledger.spend(run.reservation, staging.seal() + counted_by)
 
 
 def _stage(

@@ -3,24 +3,30 @@
 A night is closed once it is published or abandoned, and a block is due when its nights are closed.
 So nights may come in any order, late or again: what is published is left as it is, what was
 interrupted goes on, and whichever night of a block closes last releases the block.
+
+A block waits, reserved, for a file of its nights that is lost, and the others go on. Once it is
+abandoned, which refunds it, it is released without the nights that have lost files, and says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Set
 from dataclasses import replace
 from datetime import UTC, date, datetime
+from typing import TypeAlias
 
 from dbern.data.horizon import Horizon, Node, StreamNode, day_of
-from dbern.errors import BudgetError, SpecError
+from dbern.errors import BudgetError, DbernError, SpecError
 from dbern.ledger import BudgetLedger, State
 from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import horizon_of
-from dbern.releasing.nodes import charge_of, stream_request
+from dbern.releasing.nodes import charge_of, nights_with_lost_files, stream_request
 from dbern.synopsis.stream_index import StreamIndex
 
 _CLOSED = (State.COMMITTED, State.ABANDONED)
+_COUNTED = (State.COMMITTED, True)
+_States: TypeAlias = dict[Node, tuple[State | None, bool]]
 
 
 def release_night(
@@ -43,20 +49,55 @@ def release_night(
         release_node(spec.at(node))
         notes = [f"{day} is published"]
     states = _states(ledger, spec, node)
-    nights = {night.start: states[night] for night in states if night.level == 0}
-    abandoned = [night for night, (state, _) in nights.items() if state is State.ABANDONED]
+    closed = {night.start: states[night][0] for night in states if _is_closed_night(night, states)}
+    abandoned = [night for night, state in closed.items() if state is State.ABANDONED]
     StreamIndex.of(spec.budget.dataset, node.stream, horizon, abandoned).write(spec.output)
-    closed = {night for night, (state, _) in nights.items() if state in _CLOSED}
-    counted = {night for night, known in nights.items() if known == (State.COMMITTED, True)}
-    for block, (state, _) in states.items():
-        due = block.level and state not in _CLOSED and closed.issuperset(block.nights)
-        if due and not counted.isdisjoint(block.nights):
-            without = frozenset(block.nights) - counted
-            release_node(spec.at(replace(node, span=block, without=without)))
-            notes.append(f"{horizon.name(block)} is published")
+    failures: list[DbernError] = []
+    for block in _due_blocks(ledger, spec, node, states):
+        days = ", ".join(str(horizon.day(night)) for night in sorted(block.without))
+        try:
+            release_node(spec.at(block))
+        except DbernError as error:
+            failures.append(error)
+        else:
+            left_out = f" without {days}" if days else ""
+            notes.append(f"{horizon.name(block.span)} is published{left_out}")
     if spec.enforces_nights and len(closed) == horizon.count:
         _end(ledger, spec, node)
+    if failures:
+        raise failures[0]
     return tuple(notes)
+
+
+def _is_closed_night(node: Node, states: _States) -> bool:
+    return node.level == 0 and states[node][0] in _CLOSED
+
+
+def _due_blocks(
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, states: _States
+) -> Iterator[StreamNode]:
+    """Yield the blocks that are not closed and whose nights are; none that would have no rows."""
+    closed = {night.start for night in states if _is_closed_night(night, states)}
+    counted = {night for night in closed if states[Node(0, night, night + 1)] == _COUNTED}
+    for span, (state, _) in states.items():
+        if span.level and state not in _CLOSED and closed.issuperset(span.nights):
+            without = _left_out(ledger, spec, replace(node, span=span), counted)
+            if not without.issuperset(span.nights):
+                yield replace(node, span=span, without=without)
+
+
+def _left_out(
+    ledger: BudgetLedger, spec: ReleaseSpec, block: StreamNode, counted: Set[int]
+) -> frozenset[int]:
+    """Return the nights that a block leaves out; of one that is under way, as it was begun."""
+    known = ledger.find(spec.budget.dataset, block.release_name)
+    if known is not None and known.content.identity:
+        return frozenset(known.content.identity["stream"]["node"]["without"])
+    without = frozenset(block.span.nights) - counted
+    releases = ledger.status(spec.budget.dataset)[0].releases
+    if any(row.name == block.release_name and row.state is State.REFUNDED for row in releases):
+        without |= nights_with_lost_files(ledger, spec, replace(block, without=without))
+    return without
 
 
 def _end(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:
@@ -120,9 +161,7 @@ def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
         )
 
 
-def _states(
-    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
-) -> dict[Node, tuple[State | None, bool]]:
+def _states(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> _States:
     """Return the state of each node of the stream, and whether the ledger has its files.
 
     It has none of a node that was reconciled. Nights are first, and smaller blocks before larger.

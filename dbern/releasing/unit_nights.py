@@ -2,18 +2,25 @@
 
 For each night whose rows are read there is a *block*, the units that count in it: staged,
 encrypted, under the key of the stream's own charge, before anything is counted. Blocks are numbered
-in the order in which they are written, and a number is taken once.
+in the order in which they are written, and a number is taken once. They are a chain: each has the
+keyed digest of the one before it, so before a block there are those that its writer read, and no
+others.
 
-*No unit is in more than q blocks*, in whatever order nights come, at once, or again after a crash.
-Whoever writes block k has read all blocks before it, for where another process took k meanwhile it
-reads again; of its night's units it takes those that are in fewer than q. So a unit that is in q
-blocks is in no later one. Equal ids are equal in all blocks: those of every night have the type of
-the first night's. A row counts only where its unit is in its night's block (`Bounding.admitted`): a
-night that is run again finds its block and counts by that, and one that is abandoned keeps it.
+*No unit is in more than q blocks of a chain*, in whatever order nights come, at once, or again
+after a crash. Whoever writes block k has read all blocks before it, for where another process took
+k meanwhile it reads again; of its night's units it takes those that are in fewer than q. So a unit
+that is in q blocks is in no later one. Equal ids are equal in all blocks: those of every night have
+the type of the first night's. A row counts only where its unit is in its night's block
+(`Bounding.admitted`): a night that is run again finds its block and counts by that, and one that is
+abandoned keeps it.
 
-*What is published was counted by these blocks.* A night's seal is in the ledger before its noise
-is drawn, and in between every sealed night must have its block here. So of two nights whose
-blocks are in different places, two machines' or a lost one and its successor, the later is refused.
+*No unit counts in more than q nights that are published*, wherever processes keep their blocks, and
+whatever was lost, put back or brought together of them. A night's seal has the digest of the block
+that it was counted by, and is in the ledger before its noise is drawn; in between, every night that
+was sealed must have that very block here. Of the nights that are published and count a unit, take
+the one that was sealed last: whoever drew its noise found the blocks of all of them in one chain,
+and there are at most q with the unit. A digest is of the block as it was written, whose nonce no
+other has: which nights are refused depends on what was written where, and on no record.
 
 *Whether a unit is in a block depends on its own rows alone*, and on the order of the nights. So a
 unit that is added moves what its own rows move, in at most q nights.
@@ -23,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -31,15 +38,23 @@ from dbern.data.footers import FileFacts
 from dbern.data.horizon import StreamNode
 from dbern.data.parquet import read_batches
 from dbern.errors import IntegrityError, SpecError
-from dbern.ledger import BudgetLedger, Reservation, Staging, State
+from dbern.ledger import BudgetLedger, Reservation, Staging
+from dbern.ledger.values import DIGEST_BYTES
 from dbern.measure.counters import Counters
 from dbern.measure.unit_bounding import is_among
 from dbern.planning.spec import ReleaseSpec
-from dbern.releasing.nodes import charge_of, require_frozen
+from dbern.releasing.nodes import charge_of, require_frozen, sealed_nights
 from dbern.types import ComplexArray, FloatArray
 
 _BLOCKS = "units"
-_SEALED = (State.SPENT, State.COMMITTED, "reconciled")  # in the log
+_FIRST = bytes(DIGEST_BYTES)  # of a chain: there is no block before it
+_WORDS = DIGEST_BYTES // 8
+
+
+class _Block(NamedTuple):
+    night: int
+    units: ComplexArray
+    digest: bytes
 
 
 def require_same_ids(
@@ -64,8 +79,8 @@ def admit_units(
     reservation: Reservation,
     counters: Counters,
     files: Sequence[FileFacts],
-) -> ComplexArray:
-    """Return the units that count in a night, durably in its block.
+) -> _Block:
+    """Return the block of a night, durably written: the units that count in it.
 
     Raises IntegrityError where blocks are damaged or lost: nobody knows then who counted how often.
     """
@@ -77,7 +92,7 @@ def admit_units(
 
 
 def require_blocks(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:
-    """Refuse to publish unless every night that was sealed has its block here.
+    """Refuse to publish unless every sealed night's block, by which it was counted, is here.
 
     Raises IntegrityError: blocks were lost, or written elsewhere, while a night was counted.
     """
@@ -87,22 +102,23 @@ def require_blocks(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) ->
 
 
 def _admitted(
-    units: ComplexArray, night: int, limit: int, staging: Staging, sealed: Set[int]
-) -> ComplexArray:
-    """Return the units of a night's block, and write it, of those that are in fewer than `limit`.
+    units: ComplexArray, night: int, limit: int, staging: Staging, sealed: Set[tuple[int, bytes]]
+) -> _Block:
+    """Return a night's block; write it, of those of its units that are in fewer than `limit`.
 
-    Where another night's block came first, that is counted too.
+    What was written is read again: where another night's block came first, that is counted too.
     """
     while True:
-        times, count = np.zeros(len(units), np.int64), 0
-        for block_night, block in _blocks(staging, sealed):
-            if block_night == night:
-                return block
-            times += is_among(units, block)
-            count += 1
-        admitted = units[times < limit]
-        if staging.put_new(_BLOCKS, count, np.concatenate([[night], admitted.view(np.int64)])):
-            return admitted
+        mine, times, count, before = None, np.zeros(len(units), np.int64), 0, _FIRST
+        for block in _blocks(staging, sealed):
+            mine = block if block.night == night else mine
+            times += is_among(units, block.units)
+            count, before = count + 1, block.digest
+        if mine is not None:
+            return mine
+        head = np.array([night]), np.frombuffer(before, np.int64)
+        admitted = units[times < limit].view(np.int64)
+        staging.put_new(_BLOCKS, count, np.concatenate([*head, admitted]))
 
 
 def _batches(counters: Counters, files: Sequence[FileFacts]) -> Iterator[dict[str, FloatArray]]:
@@ -114,10 +130,16 @@ def _batches(counters: Counters, files: Sequence[FileFacts]) -> Iterator[dict[st
 @contextmanager
 def _blocks_of(
     ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
-) -> Iterator[tuple[Staging, set[int]]]:
-    """Open a stream's blocks, with the sealed nights; say how to end it if they are lost."""
+) -> Iterator[tuple[Staging, set[tuple[int, bytes]]]]:
+    """Open a stream's blocks, with the digests of those by which sealed nights were counted.
+
+    Says how to end the stream if they are lost.
+    """
     paid = charge_of(ledger, spec, node)
-    staging, sealed = ledger.staging(paid), _sealed_nights(ledger, spec, node)
+    nights, seals = sealed_nights(ledger, spec, node), ledger.seals(spec.budget.dataset)
+    # Of a night that the ledger forgot there is no seal, and no block has an empty digest.
+    sealed = {(night, seals.get(name, b"")[DIGEST_BYTES:]) for name, night in nights.items()}
+    staging = ledger.staging(paid)
     try:
         yield staging, sealed
     except IntegrityError as error:
@@ -128,27 +150,16 @@ def _blocks_of(
         ) from None
 
 
-def _blocks(staging: Staging, sealed: Set[int]) -> Iterator[tuple[int, ComplexArray]]:
-    """Yield night and units of each block, one at a time; `sealed` nights are among them."""
-    nights = set()
+def _blocks(staging: Staging, sealed: Set[tuple[int, bytes]]) -> Iterator[_Block]:
+    """Yield the blocks of a chain, one at a time; those of `sealed` nights are among them."""
+    seen, before = set(), _FIRST
     for number in range(1 + max(staging.blocks(_BLOCKS), default=-1)):
-        values = staging.get(_BLOCKS, number)
-        nights.add(int(values[0]))
-        yield int(values[0]), values[1:].view(np.complex128)
-    if not sealed <= nights:
-        raise IntegrityError(f"The blocks of {len(sealed - nights)} nights are missing.")
-
-
-def _sealed_nights(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> set[int]:
-    """Return the nights of which something was or may be published.
-
-    The ledger's log has them, those that it forgot and were found by `reconcile` too, under
-    whatever name and also where they are unfinished.
-    """
-    nights = {node.at(night).release_name: night.start for night in node.horizon.nodes()}
-    names = {
-        line.name.removesuffix(f"~{line.release_id[:8]}")
-        for line in ledger.log(spec.budget.dataset)
-        if line.event in _SEALED and line.name and line.release_id
-    }
-    return {night for name, night in nights.items() if name in names}
+        values, digest = staging.get_digested(_BLOCKS, number)
+        if values[1 : 1 + _WORDS].tobytes() != before:
+            raise IntegrityError(f"Block {number} was written behind another than the one here.")
+        block = _Block(int(values[0]), values[1 + _WORDS :].view(np.complex128), digest)
+        seen.add((block.night, digest))
+        before = digest
+        yield block
+    if not sealed <= seen:
+        raise IntegrityError(f"The blocks of {len(sealed - seen)} nights are missing.")

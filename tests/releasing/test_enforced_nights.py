@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from shutil import copytree, rmtree
+from shutil import copy2, copytree, rmtree
 from threading import Thread
 from types import SimpleNamespace
 
@@ -218,7 +219,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nights(tmp_path):
                 counters = plan.counters(spec)
                 units = counters.units([batch])
                 if enforced:
-                    units = unit_nights._admitted(units, night, limit, staging, set())
+                    units = unit_nights._admitted(units, night, limit, staging, set()).units
                 admitting = counters.admitting(units)
                 of_units = SimpleNamespace(
                     counters=lambda _spec, admitting=admitting: admitting,
@@ -290,22 +291,6 @@ def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
     stream.release(1)
 
 
-@pytest.mark.slow
-def test_a_ledger_put_back_within_the_horizon_still_counts_what_it_forgot(nights):
-    nights.release(0)
-    backup = (nights.folder / "ledger.db").read_bytes()
-    for night in (1, 2):
-        nights.release(night)
-    (nights.folder / "ledger.db").write_bytes(backup)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
-    assert nights.states()["trips"] == "spent"
-    nights.release(3)
-    assert counted(nights, 3) == [False, True]
-    assert nights.spent() == "epsilon 1"
-
-
 def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nights, monkeypatch):
     """There may be noisy coefficients in it, and its block is gone."""
     nights.release(0)
@@ -326,6 +311,22 @@ def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nig
         ledger.declare_restored()
         reconcile(ledger, [nights.folder / "out"])
     assert nights.states()["trips.2026-01-02"] == "abandoned"
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
+        nights.release(2)
+
+
+@pytest.mark.slow
+def test_a_night_whose_seal_the_ledger_forgot_stops_the_stream(nights):
+    """Its files are known, and not by which block it was counted."""
+    nights.release(0)
+    interrupt(nights, 1)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    nights.release(1)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    assert nights.states()["trips.2026-01-02"] == "committed"
     with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
         nights.release(2)
 
@@ -353,6 +354,114 @@ def test_of_two_nights_whose_blocks_are_in_two_places_the_later_is_refused(night
         nights.release(0)
     assert not (nights.output / "2026-01-01.zarr").exists()
     assert counted(nights, 1) == [True, True]
+
+
+@contextmanager
+def elsewhere(stream: Nights) -> Iterator[None]:
+    """Release on another machine, which shares the ledger and no staging."""
+    with stream.ledger() as ledger:
+        here = ledger.staging(ledger.find("trips", "trips")).directory
+    there, aside = stream.folder / "there", stream.folder / "aside"
+    there.mkdir(mode=0o700, exist_ok=True)
+    here.rename(aside)
+    there.rename(here)
+    yield
+    here.rename(there)
+    aside.rename(here)
+
+
+def once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    """A stream of nights of which a person counts in one; what is released is exact."""
+    monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
+    return _stream(folder, {**PEOPLE, "stream": {**PEOPLE["stream"], "max_nights": 1}})
+
+
+def begin(stream: Nights, night: int, until: str) -> None:
+    """Release a night until it is killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(until, _stop)
+        with pytest.raises(KeyboardInterrupt):
+            stream.release(night)
+
+
+COUNTED, SEALED, PUBLISHED = (
+    "dbern.ledger.BudgetLedger.spend",
+    "dbern.releasing.run.publish",
+    "dbern.ledger.BudgetLedger.commit",
+)
+
+
+@pytest.mark.sample(test=1)
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize("killed_there", [PUBLISHED, SEALED, COUNTED])
+def test_a_night_that_was_counted_by_another_block_than_the_one_here_is_refused(
+    tmp_path, monkeypatch, first, second, killed_there
+):
+    """Both were begun here, where the second leaves person 7 out, and the second goes on there."""
+    stream = once(tmp_path, monkeypatch)
+    begin(stream, first, COUNTED)
+    begin(stream, second, COUNTED)
+    with elsewhere(stream):
+        begin(stream, second, killed_there)
+    if killed_there == COUNTED:  # nothing is sealed there, and all is counted by what is here
+        stream.release(first)
+        stream.release(second)
+        assert [counted(stream, night)[0] for night in (first, second)] == [True, False]
+        return
+    with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+        stream.release(first)
+    with elsewhere(stream):
+        stream.release(second)
+    with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+        stream.release(first)
+    assert counted(stream, second) == [True, True]
+    assert not (stream.output / f"2026-01-0{first + 1}.zarr").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
+def test_a_night_that_is_sealed_here_before_the_one_there_is_refused(
+    tmp_path, monkeypatch, first, second
+):
+    """It finds the other sealed when it is about to be published; so does the other."""
+    stream, original = once(tmp_path, monkeypatch), BudgetLedger.spend
+    begin(stream, first, COUNTED)
+    begin(stream, second, COUNTED)
+
+    def overtaken(ledger, reservation, seal):
+        with monkeypatch.context() as undo, elsewhere(stream):
+            undo.setattr(BudgetLedger, "spend", original)
+            begin(stream, second, PUBLISHED)
+        return original(ledger, reservation, seal)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BudgetLedger, "spend", overtaken)
+        with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
+            stream.release(first)
+    with elsewhere(stream):
+        stream.release(second)
+    assert not (stream.output / f"2026-01-0{first + 1}.zarr").exists()
+    assert counted(stream, second) == [True, True]
+
+
+@pytest.mark.slow
+def test_blocks_that_are_brought_together_of_two_places_are_refused(tmp_path, monkeypatch):
+    """Each is one by which a night was counted, and none knows of those of the other place."""
+    stream = once(tmp_path, monkeypatch)
+    stream.write(2, [7.5], who=[102])
+    begin(stream, 0, COUNTED)
+    with elsewhere(stream):
+        begin(stream, 2, COUNTED)
+        stream.release(1)
+    last = f"{b'units'.hex()}-{1:020d}.block"
+    with stream.ledger() as ledger:
+        here = ledger.staging(ledger.find("trips", "trips")).directory
+    copy2(stream.folder / "there" / last, here / last)
+    with pytest.raises(
+        IntegrityError, match="Block 1 was written behind another than the one here"
+    ):
+        stream.release(0)
+    assert not (stream.output / "2026-01-01.zarr").exists()
 
 
 @pytest.mark.parametrize("ids", [["7", "101"], [7.0, 101.0]])

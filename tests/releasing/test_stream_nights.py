@@ -9,25 +9,30 @@ import signal
 import sys
 import traceback
 from datetime import UTC, datetime, timedelta
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from pathlib import Path
+from pkgutil import resolve_name
 from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from nights import FIRST, PEOPLE, Nights, fixed, spec_of
+from projects import objects
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
 import dbern
+from dbern.cli.metrics import _account
 from dbern.data.horizon import Node, StreamNode
 from dbern.errors import BudgetError, IntegrityError, InternalError, ReleaseError, SpecError
-from dbern.ledger import BudgetLedger
+from dbern.ledger import BudgetLedger, comparison
 from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
 from dbern.planning.streams import horizon_of
 from dbern.privacy.budget import Budget, Neighbors
+from dbern.releasing import nodes
+from dbern.releasing.nodes import stream_request
 from dbern.releasing.reconcile import reconcile
 from dbern.releasing.run import abandon
 from dbern.testing.counts import integers_of_each
@@ -173,6 +178,36 @@ def test_a_file_of_a_closed_night_that_changed_stops_the_block_and_nothing_is_lo
     assert nights.spent() == "epsilon 1"
 
 
+@pytest.mark.slow
+def test_a_block_waits_for_a_lost_file_and_is_released_without_its_night_once_it_is_abandoned(
+    nights,
+):
+    """Other blocks go on meanwhile, and metrics see the one that waits."""
+    nights.release(0)
+    nights.release(1)
+    path = nights.folder / "data" / "2026-01-02" / "a.parquet"
+    path.rename(nights.folder / "aside")
+    for night in range(2, 6):
+        with pytest.raises(ReleaseError, match=rf"/a.parquet, of a night of block trips.{BLOCK}, "):
+            nights.release(night)
+    assert {BLOCK, "2026-01-04.3-nights"} & set(published(nights)) == {"2026-01-04.3-nights"}
+    assert nights.states()[f"trips.{BLOCK}"] == "reserved"
+    with nights.ledger() as ledger:
+        names = [sample.name for sample in _account(ledger.status("trips")[0])]
+        assert "oldest_unfinished_timestamp_seconds" in names
+        assert abandon(ledger, "trips", f"trips.{BLOCK}").refunded
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "begin_reading", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(5)
+    (nights.folder / "aside").rename(path)  # too late: the block goes on as it was begun
+    assert nights.release(5).notes[1:] == (f"{BLOCK} is published without 2026-01-02",)
+    root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
+    assert root["attributes"]["stream"]["without"] == [1]
+    assert dbern.open_stream(nights.output).at("2026-01-06").metadata["target"]["normalizer"] == 600
+    assert nights.spent() == "epsilon 1"
+
+
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("night", "changes", "error", "says"),
@@ -197,6 +232,37 @@ def test_nights_and_specs_that_are_not_the_streams_cost_nothing(
         )
     assert nights.states() == before
     assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sections"),
+    [
+        ("levels", [1, 2], {}),
+        ("horizon", 9, {}),
+        ("first", FIRST + timedelta(days=1), {}),
+        ("max_nights", 4, PEOPLE),
+        ("enforce", False, PEOPLE),
+    ],
+)
+def test_a_night_of_another_stream_is_not_paid_by_its_charge(key, value, sections):
+    """What one charge hides is so many nights of a person, in so many releases."""
+    identities = []
+    for changes in ({}, {key: value}):
+        stream = {"first": FIRST, **sections.get("stream", {}), **changes}
+        spec = spec_of(**{**sections, "stream": stream})
+        horizon = horizon_of(spec.stream, spec.stream.first, spec.charge)
+        node = StreamNode("trips", horizon, Node(0, 0, 1))
+        identities.append(stream_request(spec.at(node), node).identity)
+    assert set(comparison.changes(*identities)) - {"note"} == {f"stream.{key}"}
+
+
+def test_a_digest_is_of_all_bytes_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(nodes, "_PART_BYTES", 8)
+    path, digests = tmp_path / "a.parquet", set()
+    for last in range(2):
+        path.write_bytes(bytes(23) + bytes([last]))
+        digests.add(nodes._digest(str(path), bytes(32)))
+    assert len(digests) == 2
 
 
 def test_the_future_and_missing_files_are_refused_before_the_charge(nights):
@@ -278,20 +344,51 @@ def test_a_node_is_released_under_its_own_name_alone(nights):
         dbern.ReleaseSpec(**sections)
 
 
-@pytest.mark.slow
-def test_a_file_of_two_nights_is_refused_under_whatever_name(nights):
-    nights.release(0)
+@pytest.mark.sample(test=1)
+@pytest.mark.parametrize("shared", ["hard link", "link", "linked folder", "moved", "source"])
+def test_a_file_of_two_nights_is_refused_under_whatever_name(nights, shared):
+    changes = {"data": {"source": "data/*{partition}*/*.parquet"}} if shared == "source" else {}
+    nights.release(0, **changes)
     before = nights.states()
-    copied = nights.folder / "data" / "2026-01-02" / "copy.parquet"
-    copied.write_bytes((nights.folder / "data" / "2026-01-01" / "a.parquet").read_bytes())
-    with pytest.raises(SpecError, match=r"copy.parquet is a file of 2026-01-01 too"):
-        nights.release(1)
+    first, second = (nights.folder / "data" / f"2026-01-0{day}" for day in (1, 2))
+    match shared:
+        case "hard link":
+            (second / "b.parquet").hardlink_to(first / "a.parquet")
+        case "link":
+            (second / "b.parquet").symlink_to(first / "a.parquet")
+        case "linked folder":
+            (second / "a.parquet").unlink()
+            second.rmdir()
+            second.symlink_to(first, target_is_directory=True)
+        case "moved":
+            (first / "a.parquet").rename(second / "b.parquet")
+        case "source":
+            first.rename(second.with_name("2026-01-01 and 2026-01-02"))
+    with pytest.raises(SpecError, match=r"\.parquet is a file of 2026-01-01 too"):
+        nights.release(1, **changes)
     assert nights.states() == before
-    copied.unlink()
-    for night in (1, 2):  # that there were no rows may be said twice
-        nights.write(night, [], "empty")
-        nights.release(night)
-    assert BLOCK in published(nights)
+
+
+@pytest.mark.slow
+def test_what_a_file_holds_refuses_no_night(nights):
+    """Whoever places a guess of a night's file in another night learns nothing of it."""
+    nights.release(0)
+    folder, copied = nights.folder / "data", nights.folder / "data" / "2026-01-02" / "copy.parquet"
+    copied.write_bytes((folder / "2026-01-01" / "a.parquet").read_bytes())
+    assert nights.release(1).notes == ("2026-01-02 is published",)
+
+
+@pytest.mark.slow
+def test_what_is_brought_back_from_a_copy_is_the_file_that_was_reserved(nights):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BudgetLedger, "spend", _stop)
+        with pytest.raises(KeyboardInterrupt):
+            nights.release(0)
+    path = nights.folder / "data" / "2026-01-01" / "a.parquet"
+    copied = path.read_bytes()
+    path.rename(nights.folder / "aside")
+    path.write_bytes(copied)
+    assert nights.release(0).notes == ("2026-01-01 is published",)
 
 
 @pytest.mark.slow
@@ -303,10 +400,10 @@ def test_two_nights_at_once_do_not_share_a_file(nights, monkeypatch):
 
     def overtaken(ledger, reservation):
         if reservation.name.endswith("02"):
-            copied = nights.folder / "data" / "2026-01-03" / "shared.parquet"
-            copied.write_bytes(shared.read_bytes())
+            linked = nights.folder / "data" / "2026-01-03" / "shared.parquet"
+            linked.hardlink_to(shared)
             with monkeypatch.context() as undo:
-                undo.setattr(BudgetLedger, "inputs", lambda *_rest: {})  # read before
+                undo.setattr("dbern.releasing.nodes._refuse_shared", lambda *_rest: None)  # before
                 undo.setattr(BudgetLedger, "begin_reading", original)
                 nights.release(2)
         return original(ledger, reservation)
@@ -389,10 +486,35 @@ def test_a_ledger_put_back_before_the_stream_is_charged_for_it_once(nights, tmp_
 
 
 @pytest.mark.slow
-def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_what_it_lost(nights):
-    nights.release(0)
+@pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
+def test_a_ledger_that_forgot_the_files_of_a_night_counts_no_further_one(tmp_path, changes):
+    """Any file could have been among them; what it knows is published as it was, blocks too."""
+    nights = Nights(tmp_path, changes=changes)
+    nights.grant()
+    nights.fill(5)
+    for night in (0, 2):
+        nights.release(night)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(1)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "out"])
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
+        nights.release(3)
+    nights.release(0)
+    assert "trips.2026-01-04" not in nights.states()
+    assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.slow
+def test_a_block_leaves_out_the_night_that_the_ledger_forgot(nights):
+    for night in (0, 2):
+        nights.release(night)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dbern.releasing.stream._CLOSED", ())
+        nights.release(1)
     (nights.folder / "ledger.db").write_bytes(backup)
     with nights.ledger() as ledger:
         ledger.declare_restored()
@@ -401,6 +523,27 @@ def test_a_ledger_put_back_within_the_horizon_goes_on_and_its_blocks_leave_out_w
     root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
     assert root["attributes"]["stream"]["without"] == [1]
     assert nights.spent() == "epsilon 1"
+
+
+@pytest.mark.slow
+def test_a_forgotten_night_that_was_released_again_is_known_under_its_other_name(tmp_path):
+    """Reconciled last, it finds its name taken; its files are as unknown."""
+    nights = Nights(tmp_path, changes={"stream": {"first": FIRST}})
+    nights.grant()
+    nights.fill(3)
+    nights.release(2)
+    backup = (nights.folder / "ledger.db").read_bytes()
+    nights.release(0)
+    (nights.folder / "ledger.db").write_bytes(backup)
+    with nights.ledger() as ledger:
+        ledger.declare_restored()
+        reconcile(ledger, [nights.folder / "data"])
+    nights.release(0, release={"output": "moved/trips"})
+    with nights.ledger() as ledger:
+        reconcile(ledger, [nights.folder / "out"])
+    assert sum(name.startswith("trips.2026-01-01~") for name in nights.states()) == 1
+    with pytest.raises(IntegrityError, match="forgot which files 2026-01-01 has"):
+        nights.release(1)
 
 
 @pytest.mark.slow
@@ -506,6 +649,59 @@ def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, 
         if path.is_file():
             twin = torn.output / path.relative_to(whole.output)
             assert twin.read_bytes() == path.read_bytes(), path.name
+
+
+POINTS = [  # that a night of a stream passes and no other release
+    "dbern.ledger.ledger:BudgetLedger.charge",
+    "dbern.releasing.nodes:_digest",
+    "dbern.releasing.nodes:sealed_nights",
+    "dbern.ledger.staging:Staging.put_new",
+    "dbern.ledger.staging:Staging.get_digested",
+    "dbern.releasing.publish:require_blocks",
+]
+
+
+def _ended(stream: Nights, night: int, point: str = "", when: str = "") -> int:
+    """Release a night in a process, killed before or after its first call of a point."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        fixed(pytest.MonkeyPatch().setattr)
+        if point:
+            original = resolve_name(point)
+
+            def struck(*arguments, **terms):
+                if when == "after":
+                    original(*arguments, **terms)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+            pytest.MonkeyPatch().setattr(point.replace(":", "."), struck)
+        stream.release(night, stream={"horizon": 365})
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+@pytest.mark.slow
+def test_a_night_that_is_killed_at_each_point_of_a_stream_goes_on(tmp_path):
+    """One charge, the same bytes and one block a night."""
+    whole, torn = (Nights(tmp_path / name, changes=PEOPLE) for name in ("whole", "torn"))
+    for stream in (whole, torn):
+        stream.folder.mkdir()
+        stream.grant()
+    strikes = list(product(POINTS, ("before", "after")))
+    for night, strike in enumerate(strikes, start=-len(strikes)):
+        for stream in (whole, torn):
+            stream.write(night, [2.5, 7.5], who=[7, 100 + night])
+        assert _ended(whole, night) == 0
+        assert _ended(torn, night, *strike) == -signal.SIGKILL, strike
+        assert _ended(torn, night) == 0
+    assert torn.spent() == "epsilon 1"
+    assert torn.states() == whole.states()
+    assert objects(torn.output) == objects(whole.output)
+    blocks = f"ledger.db.staging/*/{b'units'.hex()}-*.block"
+    assert len(list(torn.folder.glob(blocks))) == len(strikes)
 
 
 def test_terms_of_the_account_are_those_of_the_stream(tmp_path):

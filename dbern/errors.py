@@ -13,6 +13,12 @@ from pathlib import Path
 _OUT_OF_MEMORY_TEXTS = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader of shared libraries says where memory is short."""
 
+NO_FILE_ERRNOS = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+)
+"""Of failures to read that stay: any other may be gone when the same command runs again."""
+
 _CONTROL_CATEGORIES = (
     "Cc",
     "Cf",

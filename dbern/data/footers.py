@@ -161,14 +161,14 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
             with pq.ParquetFile(source, **decryption(path)) as file:
                 return _read_facts(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
-        refuse_unread("data.source", path, error)
+        _refuse_unread("data.source", path, error)
         raise SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
             "Mend or remove that file."
         ) from None
 
 
-def refuse_unread(key: str, path: str, error: Exception) -> None:
+def _refuse_unread(key: str, path: str, error: Exception) -> None:
     """Refuse a file that a disk or a store did not give; return where its content is wrong."""
     if refusal := shortage_of(error, path):
         raise refusal from None

@@ -95,8 +95,8 @@ def _matching_paths(source: str) -> tuple[list[Path], list[Path]]:
         return [path] * path.exists(), []
     fixed = next(i for i, part in enumerate(path.parts) if _MAGIC.search(part))
     pattern, folder = path.parts[fixed:], Path(*path.parts[:fixed])
-    found = _entries(folder, pattern, links=True)
-    files = [Path(entry.path) for entry in found if not _is_folder(entry)]
+    entries = _entries(folder, pattern, links=True)
+    files = [Path(entry.path) for entry in entries if not _is_folder(entry)]
     return [file for file in files if matches_glob(file.relative_to(folder).parts, pattern)], []
 
 

@@ -120,7 +120,7 @@ def test_files_of_a_table_that_a_format_governs_are_not_a_folder_of_parquet(tmp_
     ) in str(error.value)
 
 
-@pytest.mark.parametrize("mark", ["metadata/readme.md", "_delta_log", "data/.hoodie_x", "x.avro"])
+@pytest.mark.parametrize("mark", ["metadata/readme.txt", "_delta_log", "data/.hoodie_x", "x.avro"])
 def test_a_folder_that_no_format_governs_is_one_of_parquet(tmp_path, mark):
     made(tmp_path, f"t/{mark}", "t/data/a.parquet", "other/_delta_log/0.json", "other/b.parquet")
     assert (

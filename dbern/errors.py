@@ -81,6 +81,12 @@ class EnvironmentRefusedError(DbernError):
     exit_code = 4
 
 
+class OtherVersionError(EnvironmentRefusedError):
+    """A release that another version of this package began; other releases go on."""
+
+    kind = "other-version"
+
+
 class ShortageError(EnvironmentRefusedError):
     """A process may use too little of what it runs on.
 
@@ -179,11 +185,14 @@ _RAISED_BY_CONTENT = (ArithmeticError, LookupError, RecursionError, TypeError, V
 """What content that nothing checked makes code raise; any other exception is a fault of ours."""
 
 
-@contextmanager
-def unreadable_refused(where: str) -> Iterator[None]:
-    """Refuse, by an IntegrityError, a store whose reader raises an error that is none of ours.
+_OF_A_STORE = "Ask whoever published it for it again; where you trust that it is as released"
 
-    Its metadata is checked before it is used, so this is the net below those checks. The message
+
+@contextmanager
+def unreadable_refused(where: str, mend: str = _OF_A_STORE) -> Iterator[None]:
+    """Refuse, by an IntegrityError, what others wrote where reading it raises no error of ours.
+
+    What it holds is checked before it is used, so this is the net below those checks. The message
     names the line but quotes nothing: a fault of dbern's that ends here can be found and mended.
     """
     try:
@@ -195,6 +204,5 @@ def unreadable_refused(where: str) -> Iterator[None]:
         line = f"{Path(frame.filename).name}, line {frame.lineno}"
         raise IntegrityError(
             f"{where}: fails to be read as it is asked here ({type(error).__name__} in {line}). "
-            "Ask whoever published it for it again; where you trust that it is as released, please "
-            "report this as a fault of dbern"
+            f"{mend}, please report this as a fault of dbern"
         ) from None

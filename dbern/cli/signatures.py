@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dbern.cli.output import SYNOPSIS, common
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import EnvironmentRefusedError, SpecError
 
 PASSPHRASE_VARIABLE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
 
@@ -64,9 +64,17 @@ def sign(synopsis_path: str, key: str) -> tuple[Any, str]:
     from dbern.data.storage import location_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
+    from dbern.synopsis.stream_index import StreamIndex
 
+    location = location_at(synopsis_path)
+    for path in filter(None, (synopsis_path, synopsis_path.rpartition("@")[0])):
+        if StreamIndex.read(location_at(path)) is not None:
+            raise SpecError(
+                f"{path}: is a stream, whose nights and blocks are synopses of their own. Sign "
+                f"each, such as {path}/2026-11-20.zarr"
+            )
     private = private_key_of(key, _passphrase)
-    signer = ReleasedStore(location_at(synopsis_path)).sign(private)
+    signer = ReleasedStore(location).sign(private)
     return {"signer": signer}, f"signed by {signer}"
 
 

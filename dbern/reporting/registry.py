@@ -19,6 +19,7 @@ from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.percentages import percent
+from dbern.privacy.tails import float_above
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
@@ -60,7 +61,9 @@ def deployment_of(metadata: Mapping[str, Any], constant: str) -> dict[str, Any]:
                 "privacy_unit_details": f"Neighbouring databases: {metadata['neighbors']}, "
                 f"unit {metadata['unit']}.",
                 "number_of_privacy_units": 1,
-                "privacy_parameters": {name: float(Fraction(metadata[name])) for name in stated},
+                "privacy_parameters": {
+                    name: float_above(Fraction(metadata[name])) for name in stated
+                },
                 "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
             "deployment_model": _model(),

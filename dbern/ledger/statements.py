@@ -96,13 +96,14 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
 def charging_time(connection: Connection, dataset: str) -> str:
     """Return the time at which a dataset is charged, which is now.
 
-    Where its budget is renewed and the clock was set back, it is that of the newest event: a period
-    that is over is never paid from again.
+    Where its budget is renewed and the clock was set back, it is that of the dataset's newest
+    event: a period that is over is never paid from again.
     """
     terms = terms_of(connection, dataset)
     if terms is None or terms.period is None:
         return now()
-    return max(now(), connection.scalar(select(func.max(audit.c.at))) or "")
+    newest = select(func.max(audit.c.at)).where(audit.c.dataset == dataset)
+    return max(now(), connection.scalar(newest) or "")
 
 
 def last_event(connection: Connection) -> int:

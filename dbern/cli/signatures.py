@@ -62,19 +62,17 @@ def sign(synopsis_path: str, key: str) -> tuple[Any, str]:
     DBERN_SIGNING_PASSPHRASE.
     """
     from dbern.data.storage import location_at
+    from dbern.synopsis.opening import stream_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
-    from dbern.synopsis.stream_index import StreamIndex
 
-    location = location_at(synopsis_path)
-    for path in filter(None, (synopsis_path, synopsis_path.rpartition("@")[0])):
-        if StreamIndex.read(location_at(path)) is not None:
-            raise SpecError(
-                f"{path}: is a stream, whose nights and blocks are synopses of their own. Sign "
-                f"each, such as {path}/2026-11-20.zarr"
-            )
+    if stream_at(synopsis_path) is not None:
+        raise SpecError(
+            f"{synopsis_path}: is a stream, whose nights and blocks are synopses of their own. "
+            "Sign each, such as STREAM/2026-11-20.zarr"
+        )
     private = private_key_of(key, _passphrase)
-    signer = ReleasedStore(location).sign(private)
+    signer = ReleasedStore(location_at(synopsis_path)).sign(private)
     return {"signer": signer}, f"signed by {signer}"
 
 

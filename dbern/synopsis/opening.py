@@ -33,5 +33,6 @@ def open_synopsis(url: str | Path) -> Synopsis:
 
 def stream_at(url: str) -> StreamIndex | None:
     """Return the index of the stream that a URL names, by itself or with days; None of others."""
-    places = filter(None, (url, url.rpartition("@")[0]))
-    return next(filter(None, (StreamIndex.read(location_at(place)) for place in places)), None)
+    urls = filter(None, (url, url.rpartition("@")[0]))
+    indices = (StreamIndex.read(location_at(stream)) for stream in urls)
+    return next(filter(None, indices), None)

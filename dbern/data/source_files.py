@@ -68,7 +68,7 @@ def _files(source: str) -> tuple[str, ...]:
         files = tuple(sorted(set(paths), key=lambda path: path.parts))
         if files != (Path(source),):  # which is meant, whatever governs its folder
             _refuse_tables({file.parent for file in (*files, *others)})
-            refuse_others(source, others)
+            refuse_others(source, list(map(str, others)))
         _refuse_twins(files)
     except OSError as error:
         path = str(error.filename or source)[:200]
@@ -132,9 +132,10 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 
 
 def _is_folder(entry: os.DirEntry[str], *, links: bool = True) -> bool:
+    is_folder = False
     with _skipped(entry.path):  # a link to itself
-        return entry.is_dir(follow_symlinks=links)
-    return False
+        is_folder = entry.is_dir(follow_symlinks=links)
+    return is_folder
 
 
 @contextmanager

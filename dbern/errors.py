@@ -13,6 +13,12 @@ from pathlib import Path
 _OUT_OF_MEMORY_TEXTS = ("failed to map segment", "cannot allocate memory", "Cannot allocate memory")
 """What the loader of shared libraries says where memory is short."""
 
+NO_FILE_ERRNOS = (
+    *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.EPERM),
+    *(errno.ELOOP, errno.ENAMETOOLONG),
+)
+"""Of failures to read that stay: any other may be gone when the same command runs again."""
+
 _CONTROL_CATEGORIES = (
     "Cc",
     "Cf",
@@ -73,6 +79,12 @@ class EnvironmentRefusedError(DbernError):
 
     kind = "environment"
     exit_code = 4
+
+
+class OtherVersionError(EnvironmentRefusedError):
+    """A release that another version of this package began; other releases go on."""
+
+    kind = "other-version"
 
 
 class ShortageError(EnvironmentRefusedError):
@@ -173,11 +185,14 @@ _RAISED_BY_CONTENT = (ArithmeticError, LookupError, RecursionError, TypeError, V
 """What content that nothing checked makes code raise; any other exception is a fault of ours."""
 
 
-@contextmanager
-def unreadable_refused(where: str) -> Iterator[None]:
-    """Refuse, by an IntegrityError, a store whose reader raises an error that is none of ours.
+_OF_A_STORE = "Ask whoever published it for it again; where you trust that it is as released"
 
-    Its metadata is checked before it is used, so this is the net below those checks. The message
+
+@contextmanager
+def unreadable_refused(where: str, mend: str = _OF_A_STORE) -> Iterator[None]:
+    """Refuse, by an IntegrityError, what others wrote where reading it raises no error of ours.
+
+    What it holds is checked before it is used, so this is the net below those checks. The message
     names the line but quotes nothing: a fault of dbern's that ends here can be found and mended.
     """
     try:
@@ -189,6 +204,5 @@ def unreadable_refused(where: str) -> Iterator[None]:
         line = f"{Path(frame.filename).name}, line {frame.lineno}"
         raise IntegrityError(
             f"{where}: fails to be read as it is asked here ({type(error).__name__} in {line}). "
-            "Ask whoever published it for it again; where you trust that it is as released, please "
-            "report this as a fault of dbern"
+            f"{mend}, please report this as a fault of dbern"
         ) from None

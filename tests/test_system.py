@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from numba import types
 
+from dbern.cluster.certificates import expiry
 from dbern.compiling import compiled
-from dbern.errors import printable, shortage_of, without_text
+from dbern.data.object_settings import ObjectStoreSettings, read_credentials, trusted
+from dbern.errors import DbernError, printable, shortage_of, without_text
+from dbern.ledger.high_water_mark import HighWaterMark
+from dbern.ledger.wrapped_keys import SECRET_FILE, secret_of
+from dbern.planning.spec import ReleaseSpec
 from dbern.system import (
     LRUCache,
     counted,
@@ -26,6 +31,27 @@ from dbern.system import (
     source_digest,
     version,
 )
+
+SETTINGS = ObjectStoreSettings("", "us-east-1", "", "", "default", (0, 0))
+DOORS = {
+    "spec": ReleaseSpec.load,
+    "certificate": lambda path: expiry(str(path), "--certificate"),
+    "secret": lambda path: secret_of({SECRET_FILE: str(path)}),
+    "mark": lambda path: HighWaterMark(path, "ledger", always_there=True).latest(),
+    "credentials": lambda path: read_credentials(SETTINGS._replace(credentials=str(path))),
+    "authority": lambda path: trusted(SETTINGS._replace(authority=str(path))),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_door_reads_a_file_without_end(tmp_path, door):
+    """``/dev/zero`` has none. Of a file of 3 MiB of zeros it would be said that it is no TOML."""
+    large = tmp_path / "large"
+    with large.open("wb") as file:
+        file.truncate(3 << 20)
+    for path in (large, Path("/dev/zero")):
+        with pytest.raises(DbernError, match=r"cannot be (read|used).*(File too large|OSError)"):
+            DOORS[door](path)
 
 
 def test_a_process_has_limits():

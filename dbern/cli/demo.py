@@ -80,6 +80,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.privacy.public_numbers import public_stream, uniform
     from dbern.releasing.run import release
     from dbern.reporting.side_by_side import draw_beside
+    from dbern.system import file_url
 
     def say(text: str) -> None:
         if not quiet:
@@ -89,7 +90,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         _begin(folder)
         _write_trips(folder / "trips", rows, progress)
         (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))
-        url = f"sqlite:///{folder.resolve() / 'ledger.db'}"
+        url = file_url("sqlite", folder.resolve() / "ledger.db")
         BudgetLedger.create(url)
         with BudgetLedger.open(url) as ledger:
             ledger.grant("city", Budget.parse("3.0"))

@@ -16,7 +16,7 @@ from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
-from dbern.cli.output import close_quietly
+from dbern.cli.output import close_quietly, escape_unencodable
 from dbern.cli.progress import JsonLines, tell
 from dbern.cli.query import query
 from dbern.cli.releases import plan, release
@@ -67,6 +67,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     as_json = "--json" in arguments
+    escape_unencodable()
     try:
         _check_addresses(arguments)
         # A command that runs others is given how.

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from inspect import signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,13 @@ def write_file(target: Path, content: str | bytes, option: str, mode: int | None
             f"{option}: {target} cannot be written ({reason}). Write a path in a folder that "
             "exists and is writable"
         ) from None
+
+
+def escape_unencodable() -> None:
+    """Write what the encoding of stdout or stderr lacks, such as latin-1, as ``\\u2264``."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def close_quietly() -> None:

@@ -156,4 +156,7 @@ def release(
         )
     fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}
     lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {out.guarantee}"]
+    if spec.stream is not None:
+        nights = f"{spec.stream.horizon} nights were paid once: {out.guarantee}"
+        lines = [f"{'; '.join(out.notes)}; {out.url}: its {nights}"]
     return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dbern.cli.output import SYNOPSIS, common
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import EnvironmentRefusedError, SpecError
 
 PASSPHRASE_VARIABLE = "DBERN_SIGNING_PASSPHRASE"  # noqa: S105 -- the variable's name
 
@@ -62,9 +62,15 @@ def sign(synopsis_path: str, key: str) -> tuple[Any, str]:
     DBERN_SIGNING_PASSPHRASE.
     """
     from dbern.data.storage import location_at
+    from dbern.synopsis.opening import stream_at
     from dbern.synopsis.signatures import private_key_of
     from dbern.synopsis.store import ReleasedStore
 
+    if stream_at(synopsis_path) is not None:
+        raise SpecError(
+            f"{synopsis_path}: is a stream, whose nights and blocks are synopses of their own. "
+            "Sign each, such as STREAM/2026-11-20.zarr"
+        )
     private = private_key_of(key, _passphrase)
     signer = ReleasedStore(location_at(synopsis_path)).sign(private)
     return {"signer": signer}, f"signed by {signer}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from cryptography import x509
@@ -17,6 +16,7 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from dbern.errors import EnvironmentRefusedError
+from dbern.system import read_small
 
 _AUTHORITY, _CERTIFICATE, _KEY = (
     f"distributed.comm.tls.{name}" for name in ("ca-file", "client.cert", "client.key")
@@ -116,7 +116,7 @@ def _content(setting: str, value: str | None) -> bytes:
     if "\n" in value:
         return value.encode()
     try:
-        return Path(value).read_bytes()
+        return read_small(value)
     except OSError as error:
         raise EnvironmentRefusedError(
             f"{_setting_text(setting, value)}: cannot be read ({error.strerror}). Write the path "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -457,8 +458,8 @@ class RecordSchema:
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
+        if len(set(names)) < len(names):
+            twice, _ = Counter(names).most_common(1)[0]
             raise SpecError(
                 f'data: the column "{twice}" has two roles. Write it once among bounds, label, '
                 "response, group, filter and unit."

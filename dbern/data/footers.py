@@ -19,8 +19,15 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import check_kind, ids_as
 from dbern.data.domain import Column
-from dbern.data.objects import identity, open_file
-from dbern.errors import ShortageError, SpecError, shortage_of
+from dbern.data.objects import identity, open_file, reading_failure
+from dbern.errors import (
+    NO_FILE_ERRNOS,
+    EnvironmentRefusedError,
+    ReleaseError,
+    ShortageError,
+    SpecError,
+    shortage_of,
+)
 from dbern.system import is_url, memory_limit
 
 READERS = 8
@@ -154,10 +161,28 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
             with pq.ParquetFile(source, **decryption(path)) as file:
                 return _read_facts(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
-        raise shortage_of(error, path) or SpecError(
+        _refuse_unread("data.source", path, error)
+        raise SpecError(
             f"data.source: {path} cannot be read as Parquet ({type(error).__name__}). "
             "Mend or remove that file."
         ) from None
+
+
+def _refuse_unread(key: str, path: str, error: Exception) -> None:
+    """Refuse a file that a disk or a store did not give; return where its content is wrong."""
+    if refusal := shortage_of(error, path):
+        raise refusal from None
+    number = reading_failure(error)
+    if number is None:
+        return
+    what = f"{key}: {path} cannot be read ({os.strerror(number)})."
+    if number in NO_FILE_ERRNOS:
+        raise SpecError(f"{what} Write a file that is there and may be read from here.") from None
+    if is_url(path):
+        mend = "Check the endpoint in the environment, and run the same command again."
+        raise ReleaseError(f"{what} {mend}") from None
+    mend = "Mend the disk or its connection, and run the same command again."
+    raise EnvironmentRefusedError(f"{what} {mend}") from None
 
 
 def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:

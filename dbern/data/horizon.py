@@ -48,6 +48,11 @@ class Horizon:
             raise SpecError(
                 f"stream.horizon: is from 1 to {MOST_NIGHTS} nights. Write horizon = 365"
             )
+        if self.first.toordinal() + self.count > date.max.toordinal():
+            raise SpecError(
+                f"stream.first: {self.count} nights from {self.first} on are beyond the year 9999. "
+                "Write first = 2026-01-01"
+            )
         if self.levels[:1] != (1,):
             raise SpecError("stream.levels: begins with nights. Write levels = [1, 18]")
         for size, larger in pairwise(self.levels):

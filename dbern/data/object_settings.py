@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dbern.errors import EnvironmentRefusedError
+from dbern.system import read_small
 
 _AUTHORITY, _CREDENTIALS = "AWS_CA_BUNDLE", "AWS_SHARED_CREDENTIALS_FILE"
 _REGION = "us-east-1"
@@ -80,7 +81,7 @@ def _changed(file: str) -> int:
 
 def _content(file: str, variable: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return read_small(file).decode()
     except (OSError, ValueError) as error:
         shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
         raise EnvironmentRefusedError(

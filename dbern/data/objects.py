@@ -13,11 +13,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 from dbern.data.object_settings import (
@@ -25,6 +25,15 @@ from dbern.data.object_settings import (
     current_settings,
     read_credentials,
     trusted,
+)
+from dbern.data.source_names import (
+    TABLE_FORMATS,
+    is_hidden,
+    is_parquet,
+    matches_glob,
+    refuse_others,
+    refuse_table,
+    table_root,
 )
 from dbern.errors import SpecError, optional_import
 
@@ -188,22 +197,49 @@ class Objects:
 
 
 def matching(url: str) -> list[str]:
-    """Return the sorted URLs of a source: an object, Parquet files below a prefix, or a glob."""
+    """Return the sorted URLs of a source: an object, Parquet files below a prefix, or a glob.
+
+    Raises SpecError for a table that a format governs, and for other files below a prefix.
+    """
     bucket, key = _parts(url)
     magic = _MAGIC.search(key)
     if magic is None:
         try:
             identity(url)
         except FileNotFoundError:
-            below = [name for name in Objects(url).sizes() if name.endswith(".parquet")]
-            hidden = re.compile(r"(^|/)[._]")
-            return [f"{url}/{name}" for name in below if not hidden.search(name)]
-        return [url]
-    start = key[: magic.start()].rpartition("/")[0]
-    pattern = key[len(start) :].lstrip("/").split("/")
+            start = key
+        else:
+            return [url]
+    else:
+        start = key[: magic.start()].rpartition("/")[0]
     prefix = f"s3://{bucket}/{start}".rstrip("/")
-    names = Objects(prefix).sizes() if start else _all_names(bucket)
-    return [f"{prefix}/{name}" for name in names if _matches(name.split("/"), pattern)]
+    sizes = Objects(prefix).sizes() if start else _all_sizes(bucket)
+    others: list[str] = []
+    if magic is None:
+        shown = [name for name in sizes if not is_hidden(name.split("/"))]
+        names = [name for name in shown if is_parquet(name)]
+        # An object without bytes is how consoles and Hadoop write a folder.
+        others = [name for name in shown if sizes[name] and not is_parquet(name)]
+    else:
+        pattern = key[len(start) :].lstrip("/").split("/")
+        names = [name for name in sizes if matches_glob(name.split("/"), pattern)]
+    if names:
+        _refuse_tables(bucket, start, sizes, names)
+    refuse_others(url, others)
+    return [f"{prefix}/{name}" for name in names]
+
+
+def _refuse_tables(bucket: str, start: str, listed: Iterable[str], names: Sequence[str]) -> None:
+    """Refuse objects within a table, whose root may be above the prefix that was listed."""
+    for root, key in sorted(set(filter(None, map(table_root, listed)))):
+        if any(name.startswith(root and f"{root}/") for name in names):
+            refuse_table("/".join(filter(None, (f"s3://{bucket}", start, root))), key)
+    folders = start.split("/") if start else []
+    for depth, key in product(range(len(folders)), TABLE_FORMATS):
+        above = "/".join(folders[:depth])
+        for name in _first_names(bucket, f"{above}/{key}".lstrip("/")):
+            if table_root(name.removeprefix(f"{above}/")):
+                refuse_table(f"s3://{bucket}/{above}".rstrip("/"), key)
 
 
 def identity(url: str) -> tuple[int, bytes]:
@@ -308,35 +344,56 @@ def _without_text() -> Iterator[None]:
 
     try:
         yield
-    except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
     except exceptions.AlreadyExistsError:
         raise
-    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
-    except exceptions.BaseError as error:
-        raise OSError(errno.EIO, f"object store: {type(error).__name__}") from None
+    except (exceptions.BaseError, FileNotFoundError) as error:
+        code = _failure_code(error)
+        name = type(error).__name__
+        text = f"object store: {name}" if code == errno.EIO else os.strerror(code)
+        raise OSError(code, text) from None
 
 
-def _all_names(bucket: str) -> list[str]:
+def _failure_code(error: Exception) -> int:
+    """Return the number of a store's failure; of a listing the answer's status tells it alone."""
+    from obstore import exceptions
+
+    status = re.search(r"status code: (\d{3})", str(error))
+    if isinstance(error, FileNotFoundError) or (status and status[1] == "404"):
+        return errno.ENOENT
+    denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+    if isinstance(error, denied) or (status and status[1] in ("401", "403")):
+        return errno.EACCES
+    return errno.EIO
+
+
+def reading_failure(error: BaseException) -> int | None:
+    """Return the number of a failure to read; None where the content that was read is wrong.
+
+    Arrow's client of S3 has texts alone.
+    """
+    if not isinstance(error, OSError) or error.errno is not None:
+        return getattr(error, "errno", None)
+    text = str(error)
+    if "AWS Error" not in text:
+        return None
+    return errno.EACCES if "ACCESS_DENIED" in text or "status 403" in text else errno.EIO
+
+
+def _all_sizes(bucket: str) -> dict[str, int]:
     import obstore
 
     with _without_text():
         objects = obstore.list(_client(bucket, current_settings())).collect()
-        return sorted(meta["path"] for meta in objects)
+        return dict(sorted((meta["path"], meta["size"]) for meta in objects))
 
 
-def _matches(parts: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return whether a name fits a glob: ``*`` stays inside a part, ``**`` is any number."""
-    if not pattern:
-        return not parts
-    first, rest = pattern[0], pattern[1:]
-    if first == "**":
-        return any(
-            _matches(parts[depth:], rest or ["*"])
-            for depth in range(len(parts))
-            if not any(part.startswith(".") for part in parts[:depth])
-        )
-    if not parts or (parts[0].startswith(".") and not first.startswith(".")):
-        return False
-    return fnmatchcase(parts[0], first) and _matches(parts[1:], rest)
+def _first_names(bucket: str, prefix: str) -> list[str]:
+    """Return the first names below a prefix, of a request; none where it may not be listed."""
+    import obstore
+
+    try:
+        with _without_text():
+            page = next(obstore.list(_client(bucket, current_settings()), prefix=prefix), ())
+    except PermissionError:
+        return []
+    return [meta["path"] for meta in page]

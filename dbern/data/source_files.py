@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-import errno
-import fnmatch
-import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import stat
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dbern.data.objects import matching
-from dbern.errors import EnvironmentRefusedError, SpecError, shortage_of
+from dbern.data.source_names import (
+    TABLE_FORMATS,
+    fits_part,
+    is_hidden,
+    is_parquet,
+    matches_glob,
+    refuse_others,
+    refuse_table,
+    table_root,
+)
+from dbern.errors import (
+    NO_FILE_ERRNOS,
+    DbernError,
+    EnvironmentRefusedError,
+    ReleaseError,
+    SpecError,
+    shortage_of,
+)
 from dbern.system import is_url
 
 _MAX_ENTRIES = 2_000_000
-_SKIPPED_ERRNOS = (
-    *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
-    *(errno.ELOOP, errno.ENAMETOOLONG),
-)
 _MAGIC = re.compile(r"[*?\[]")
 
 
@@ -39,42 +50,54 @@ def discover(source: str) -> tuple[str, ...]:
 def _objects(source: str) -> tuple[str, ...]:
     try:
         return tuple(matching(source))
-    except OSError as error:
+    except (FileNotFoundError, PermissionError) as error:
         raise SpecError(
             f"data.source: {source} cannot be listed ({error.strerror}). Check the bucket, and the "
             "endpoint and credentials in the environment."
+        ) from None
+    except OSError as error:
+        raise ReleaseError(
+            f"data.source: {source} cannot be listed ({error.strerror}). Check the endpoint in the "
+            "environment, and run the same command again."
         ) from None
 
 
 def _files(source: str) -> tuple[str, ...]:
     try:
-        paths = {path for path in _matching_paths(source) if path.is_file()}
-        files = tuple(sorted(paths, key=lambda path: path.parts))
+        paths, others = _matching_paths(source)
+        files = tuple(sorted(set(paths), key=lambda path: path.parts))
+        if files != (Path(source),):  # which is meant, whatever governs its folder
+            _refuse_tables({file.parent for file in (*files, *others)})
+            refuse_others(source, list(map(str, others)))
         _refuse_twins(files)
     except OSError as error:
+        path = str(error.filename or source)[:200]
+        if error.errno not in NO_FILE_ERRNOS:
+            raise _failed_disk(path, error) from None
         raise SpecError(
-            f"data.source: {source[:200]} cannot be listed ({error.strerror}). Write a path that "
+            f"data.source: {path} cannot be listed ({error.strerror}). Write a path that "
             "this user may read."
         ) from None
     return tuple(map(str, files))
 
 
-def _matching_paths(source: str) -> Iterator[Path]:
+def _matching_paths(source: str) -> tuple[list[Path], list[Path]]:
+    """Return the files of a source, and those of a folder that are not named as Parquet."""
     path = Path(source)
     if path.is_dir():
-        entries = _entries(path, ["**"], links=False)
-        files = (Path(entry.path) for entry in entries if entry.name.endswith(".parquet"))
-        for file in files:
-            if not any(part.startswith(("_", ".")) for part in file.relative_to(path).parts):
-                yield file
-    elif path.exists():
-        yield path
-    elif _MAGIC.search(source):
-        fixed = next(i for i, part in enumerate(path.parts) if _MAGIC.search(part))
-        for _ in _entries(Path(*path.parts[:fixed]), path.parts[fixed:], links=True):
-            pass  # counted, and refused where `glob` would go on
-        # Path.glob takes no absolute pattern.
-        yield from (Path(name) for name in glob.iglob(source, recursive=True))  # noqa: PTH207
+        below = [entry for entry in _entries(path, ["**"], links=False) if not _is_folder(entry)]
+        names = {Path(entry.path): entry for entry in below}
+        shown = [file for file in names if not is_hidden(file.relative_to(path).parts)]
+        others = [file for file in shown if not is_parquet(file.name)]
+        files = [file for file in shown if is_parquet(file.name)]
+        return files, [file for file in others if names[file].stat().st_size]
+    if path.exists() or not _MAGIC.search(source):
+        return [path] * path.exists(), []
+    fixed = next(i for i, part in enumerate(path.parts) if _MAGIC.search(part))
+    pattern, folder = path.parts[fixed:], Path(*path.parts[:fixed])
+    entries = _entries(folder, pattern, links=True)
+    files = [Path(entry.path) for entry in entries if not _is_folder(entry)]
+    return [file for file in files if matches_glob(file.relative_to(folder).parts, pattern)], []
 
 
 def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[os.DirEntry[str]]:
@@ -90,6 +113,7 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
     while waiting:
         path, depth, through = waiting.pop()
         deep = "**" in pattern[: depth + 1]
+        onward = pattern[pattern.index("**") :] if deep else pattern[:-1][depth : depth + 1]
         with _skipped(path), os.scandir(path) as entries:
             for entry in entries:
                 seen += 1
@@ -99,12 +123,19 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
                         "Write a folder that holds the data alone."
                     )
                 yield entry
-                hidden = links and entry.name.startswith(".")  # which `**` does not enter
-                fits = len(pattern) > depth + 1 and fnmatch.fnmatch(entry.name, pattern[depth])
-                if (not hidden if deep else fits) and entry.is_dir(follow_symlinks=links):
+                if any(fits_part(entry.name, part, folder=True) for part in onward) and _is_folder(
+                    entry, links=links
+                ):
                     follows = deep and entry.is_symlink()
                     chain = (*through, _onward(entry.path, through)) if follows else through
                     waiting.append((entry.path, depth + 1, chain))
+
+
+def _is_folder(entry: os.DirEntry[str], *, links: bool = True) -> bool:
+    is_folder = False
+    with _skipped(entry.path):  # a link to itself
+        is_folder = entry.is_dir(follow_symlinks=links)
+    return is_folder
 
 
 @contextmanager
@@ -116,13 +147,15 @@ def _skipped(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if refusal := shortage_of(error, f"data.source: {folder}"):
-            raise refusal from None
-        if error.errno not in _SKIPPED_ERRNOS:
-            raise EnvironmentRefusedError(
-                f"data.source: {folder} cannot be read ({error.strerror}). Mend the disk or its "
-                "connection, and run the same command again."
-            ) from None
+        if error.errno not in NO_FILE_ERRNOS:
+            raise _failed_disk(folder, error) from None
+
+
+def _failed_disk(path: str, error: OSError) -> DbernError:
+    return shortage_of(error, f"data.source: {path}") or EnvironmentRefusedError(
+        f"data.source: {path} cannot be read ({error.strerror}). Mend the disk or its "
+        "connection, and run the same command again."
+    )
 
 
 def _onward(link: str, through: Sequence[Path]) -> Path:
@@ -135,11 +168,36 @@ def _onward(link: str, through: Sequence[Path]) -> Path:
     return end
 
 
+def _refuse_tables(folders: Collection[Path]) -> None:
+    """Refuse folders within a table that a format governs."""
+    known: set[Path] = set()
+    for folder in folders:
+        for above in (folder.absolute(), folder.resolve()):
+            for root in (above, *above.parents):
+                if root in known:
+                    break
+                known.add(root)
+                for key in TABLE_FORMATS:
+                    if _governs(root / key):
+                        refuse_table(str(root), key)
+
+
+def _governs(folder: Path) -> bool:
+    """Return whether files of a folder govern a table; one that cannot be read does not."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        return any(table_root(f"{folder.name}/{entry.name}") for entry in entries)
+    return False
+
+
 def _refuse_twins(files: Sequence[Path]) -> None:
     """Refuse a file under two names: its rows would count twice, with twice the sensitivity."""
     names: dict[tuple[int, int], Path] = {}
     for path in files:
         status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise SpecError(
+                f"data.source: {path} is no plain file. Write a source of Parquet files."
+            )
         first = names.setdefault((status.st_dev, status.st_ino), path)
         if first != path:
             raise SpecError(

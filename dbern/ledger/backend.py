@@ -9,7 +9,14 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from dbern.errors import unreadable_refused
 from dbern.ledger.high_water_mark import HighWaterMark
+
+
+def damage_refused(url: str) -> AbstractContextManager[None]:
+    """Refuse what a database holds that no ledger writes, where no check names it."""
+    mend = "Restore it from a backup; where nobody changed it"
+    return unreadable_refused(f"The ledger {url}", mend)
 
 
 class ReleaseKeys(Protocol):

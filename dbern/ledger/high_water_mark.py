@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dbern.data.drafts import open_descriptor
 from dbern.errors import EnvironmentRefusedError
+from dbern.system import read_small
 
 _MAX_MARK_BYTES = 128
 
@@ -69,7 +70,7 @@ class HighWaterMark:
     def owner(self) -> str | None:
         """Return the ledger whose mark is here, whichever it is; None where there is none."""
         try:
-            return self.path.read_text(encoding="ascii").split()[0]
+            return read_small(self.path, _MAX_MARK_BYTES).decode("ascii").split()[0]
         except (OSError, ValueError, IndexError):
             return None
 
@@ -99,7 +100,7 @@ class HighWaterMark:
 
     def _noted(self) -> _Noted | None:
         try:
-            content = self.path.read_bytes()
+            content = read_small(self.path, _MAX_MARK_BYTES)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -13,6 +13,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.ledger import durable
 from dbern.ledger.durable import private_directory, sync_directory
 from dbern.privacy.keystream import KEY_BYTES, new_key
+from dbern.system import read_small
 
 _KEY_FILE = re.compile(r"([0-9a-f]{32})\.key")
 
@@ -39,7 +40,7 @@ class KeyFiles:
     def read(self, release_id: str) -> bytes | None:
         """Return the key, or None when there is none."""
         try:
-            key = self._path(release_id).read_bytes()
+            key = read_small(self._path(release_id))
         except FileNotFoundError:
             return None
         except OSError as error:

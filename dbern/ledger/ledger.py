@@ -164,7 +164,8 @@ class BudgetLedger:
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(connection, dataset, stated)
             statements.add_grant(connection, dataset, budget)
-            return accounts.account(connection, self.url, dataset, statements.now())
+            at = statements.charging_time(connection, dataset)
+            return accounts.account(connection, self.url, dataset, at)
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
         """Return the account of one dataset, or of all.
@@ -176,8 +177,12 @@ class BudgetLedger:
         """
         with self._backend.read() as connection:
             names = statements.dataset_names(connection) if dataset is None else [dataset]
-            at = statements.now()
-            return [accounts.account(connection, self.url, name, at) for name in names]
+            return [
+                accounts.account(
+                    connection, self.url, name, statements.charging_time(connection, name)
+                )
+                for name in names
+            ]
 
     def require_account(self, request: Request) -> None:
         """Refuse a new release that `reserve` would refuse, as far as that is known unplanned.
@@ -193,7 +198,7 @@ class BudgetLedger:
         seen = restore.last_seen(self._backend, self.id)
         with logged, self._backend.read() as connection:
             restore.require_reconciled(connection, self._backend, seen)
-            at = statements.now()
+            at = statements.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if request.within is not None:
@@ -216,6 +221,7 @@ class BudgetLedger:
         """
         if request.within is None:
             require_positive(request.charge, request.rho)
+        content = statements.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             existing = statements.named(connection, request.dataset, request.name)
@@ -223,9 +229,8 @@ class BudgetLedger:
                 comparison.require_same(existing, request, self.url)
             if existing is None or existing.state in PENDING:
                 restore.require_reconciled(connection, self._backend)
-            at = (
-                statements.now()
-            )  # one time decides in which period it is paid and in which it counts
+            # One time decides in which period it is paid and in which it counts.
+            at = statements.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if existing is not None:
@@ -236,7 +241,7 @@ class BudgetLedger:
                 comparison.require_paid(connection, request, self.url)
             release_id = statements.new_id()
             self._secrets.begin(connection, release_id)
-            return statements.add_release(connection, request, release_id, at)
+            return statements.add_release(connection, request, content, release_id, at)
 
     def charge(self, request: Request, note: str = "", *, under_way: bool = False) -> Reservation:
         """Charge, for good and in one transaction, what another tool released, or a stream will.
@@ -257,6 +262,7 @@ class BudgetLedger:
         require_positive(request.charge, request.rho)
         rho = None if request.rho is None else str(request.rho)
         request = replace(request, identity=request.identity or {"note": note, "rho": rho})
+        content = statements.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
             existing = statements.named(connection, request.dataset, request.name)
@@ -264,14 +270,14 @@ class BudgetLedger:
                 comparison.require_same(existing, request, self.url)
                 return existing
             restore.require_reconciled(connection, self._backend)
-            at = statements.now()
+            at = statements.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             accounts.require_cover(self.url, status, request)
             release_id, state = statements.new_id(), State.SPENT if under_way else State.COMMITTED
             if under_way:
                 self._secrets.begin(connection, release_id)
-            charged = statements.add_release(connection, request, release_id, at)
+            charged = statements.add_release(connection, request, content, release_id, at)
             change = {"state": state.value}
             statements.moved(connection, release_id, [State.RESERVED], change)
             whose = (request.dataset, request.name, release_id)

@@ -27,6 +27,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import guards
+from dbern.ledger.backend import damage_refused
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.tables import install, ledger_id_of, meta, version_of
 from dbern.ledger.wrapped_keys import WrappedKeys, wrapped
@@ -171,7 +172,7 @@ class PostgresBackend:
 
     @contextmanager
     def _transaction(self, characteristics: str) -> Iterator[Connection]:
-        with self._refusals():
+        with self._refusals(), damage_refused(self.url):
             held: Connection | None = getattr(self._held, "connection", None)
             if held is not None:
                 if held.invalidated:  # it would connect anew, without the lock

@@ -17,10 +17,12 @@ from sqlalchemy.pool import NullPool
 
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
 from dbern.ledger import guards
+from dbern.ledger.backend import damage_refused
 from dbern.ledger.durable import private_directory, sync_directory
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.key_files import KeyFiles
 from dbern.ledger.tables import install, version_of
+from dbern.system import file_url
 
 # Nothing private may linger: no write-ahead log beside the file, deleted content overwritten.
 _PRAGMAS = (
@@ -38,6 +40,7 @@ _LOOKING = ("query_only = ON",)
 
 _HELD = "another process holds it. Run the same command again once that is done."
 _ADVICE = {
+    sqlite3.SQLITE_ERROR: "a table or a column is not there. Restore a backup.",
     sqlite3.SQLITE_BUSY: _HELD,
     sqlite3.SQLITE_LOCKED: _HELD,
     sqlite3.SQLITE_NOTADB: "it is not a SQLite database. Name the ledger's own file.",
@@ -61,7 +64,7 @@ class SqliteBackend:
 
     def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.path = path
-        self.url = f"{self.scheme}:///{path}"
+        self.url = file_url(self.scheme, path)
         self._keys = KeyFiles(self._beside("keys"))
         self._locks = self._beside("locks")
         self._engine = _engine(path, read_only, busy_timeout)
@@ -93,13 +96,14 @@ class SqliteBackend:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Begin a transaction with ``BEGIN IMMEDIATE``: the write lock comes before any read."""
-        with self._refusals(), self._engine.connect() as connection, connection.begin():
+        refused = damage_refused(self.url)
+        with self._refusals(), refused, self._engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Begin a transaction that reads one consistent state and holds up no other reader."""
-        with self._refusals(), self._engine.connect() as connection:
+        with self._refusals(), damage_refused(self.url), self._engine.connect() as connection:
             reading = connection.execution_options(reading=True)
             with reading.begin():
                 yield reading

@@ -19,8 +19,8 @@ from sqlalchemy import (
     select,
 )
 
-from dbern.ledger.amounts import rho_of_charge, stored_amount
-from dbern.ledger.tables import audit, datasets, grants, releases
+from dbern.ledger.amounts import ACCOUNTANTS, PERIODS, rho_of_charge, stored_amount
+from dbern.ledger.tables import audit, checked, damaged, datasets, grants, releases
 from dbern.ledger.values import (
     LIVE,
     AuditLine,
@@ -49,15 +49,19 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
     row = connection.execute(select(datasets).where(datasets.c.name == dataset)).mappings().first()
     if row is None:
         return None
+    checked(row, datasets)
+    accountant, period = row["accountant"], row["period"]
+    if accountant not in ACCOUNTANTS or period not in (None, *PERIODS):
+        raise damaged("datasets", "accountant or period", "is none that this version knows")
     unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
     random_dp = row["random_dp"] is not None
-    return Terms(Neighbors(row["neighbors"]), unit, row["accountant"], row["period"], random_dp)
+    return Terms(Neighbors(row["neighbors"]), unit, accountant, period, random_dp)
 
 
 def granted(connection: Connection, dataset: str) -> Budget:
     """Return all grants of a dataset, summed exactly: the database adds no fractions."""
     amounts = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
-    return sum((_amount(row) for row in amounts), start=Budget(Fraction(0)))
+    return sum((_amount(checked(row, grants)) for row in amounts), start=Budget(Fraction(0)))
 
 
 def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
@@ -71,7 +75,7 @@ def inputs(connection: Connection, dataset: str) -> dict[str, dict[str, Any]]:
     query = select(releases.c.name, releases.c.inputs).where(
         releases.c.dataset == dataset, releases.c.state != State.REFUNDED.value
     )
-    return {name: json.loads(text) for name, text in connection.execute(query)}
+    return {name: _json(text, "inputs") for name, text in connection.execute(query)}
 
 
 def seals(connection: Connection, dataset: str) -> dict[str, bytes]:
@@ -89,9 +93,25 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
         query = query.where(audit.c.dataset == dataset)
     names = ("at", "event", "dataset", "name", "release_id")
     return [
-        AuditLine(**{name: row[name] for name in names}, detail=json.loads(row["detail"]))
+        AuditLine(
+            **{name: checked(row, audit)[name] for name in names},
+            detail=_json(row["detail"], "detail"),
+        )
         for row in connection.execute(query).mappings()
     ]
+
+
+def charging_time(connection: Connection, dataset: str) -> str:
+    """Return the time at which a dataset is charged, which is now.
+
+    Where its budget is renewed and the clock was set back, it is that of the dataset's newest
+    event: a period that is over is never paid from again.
+    """
+    terms = terms_of(connection, dataset)
+    if terms is None or terms.period is None:
+        return now()
+    newest = select(func.max(audit.c.at)).where(audit.c.dataset == dataset)
+    return max(now(), connection.scalar(newest) or "")
 
 
 def last_event(connection: Connection) -> int:
@@ -120,8 +140,17 @@ def add_grant(connection: Connection, dataset: str, budget: Budget) -> None:
     connection.execute(grants.insert().values(row))
 
 
+def content_columns(request: Request) -> dict[str, str]:
+    """Return what a release is reserved with as the ledger stores it, see `json_text`."""
+    return {column: json_text(getattr(request, column)) for column in _CONTENT}
+
+
 def add_release(
-    connection: Connection, request: Request, release_id: str, created: str
+    connection: Connection,
+    request: Request,
+    content: Mapping[str, str],
+    release_id: str,
+    created: str,
 ) -> Reservation:
     """Write a new reservation, with a salt of its own; `created` decides on its period."""
     rho = rho_of_charge(request.charge, request.rho)
@@ -134,7 +163,7 @@ def add_release(
         "name": request.name,
         "state": State.RESERVED.value,
         **amounts,
-        **{column: json_text(getattr(request, column)) for column in _CONTENT},
+        **content,
         "output": request.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
         "created": created,
@@ -286,21 +315,34 @@ def _amount(row: RowMapping) -> Budget:
     return Budget(*(stored_amount(row[name], name) for name in ("epsilon", "delta")))
 
 
+def _json(text: object, column: str) -> dict[str, Any]:
+    """Read a column of JSON, which is of an object."""
+    try:
+        value = json.loads(str(text))
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise damaged("releases or audit", column, "is no object of JSON")
+    return value
+
+
 def _release_row(row: RowMapping) -> ReleaseRow:
+    checked(row, releases)
     rho, gamma = (
         None if row[name] is None else stored_amount(row[name], name) for name in ("rho", "gamma")
     )
     state, charge = State(row["state"]), _amount(row)
-    note = None if row["output"] else json.loads(row["identity"]).get("note")
+    note = None if row["output"] else _json(row["identity"], "identity").get("note")
     whose = row["release_id"], row["created"]
     return ReleaseRow(row["name"], state, charge, rho, *whose, gamma, note)
 
 
 def _reservation(row: RowMapping) -> Reservation:
+    checked(row, releases)
     columns = ("release_id", "dataset", "name", "output", "salt", "seal", "created")
     return Reservation(
         **{column: row[column] for column in (*columns, "manifest_digest")},
-        content=ReservedContent(**{column: json.loads(row[column]) for column in _CONTENT}),
+        content=ReservedContent(**{column: _json(row[column], column) for column in _CONTENT}),
         state=State(row["state"]),
         charge=_amount(row),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import (
     CheckConstraint,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    RowMapping,
     String,
     Table,
     Text,
@@ -21,7 +23,7 @@ from sqlalchemy import (
     select,
 )
 
-from dbern.errors import EnvironmentRefusedError
+from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.ledger.values import (
     State,
 )
@@ -94,6 +96,32 @@ audit = Table(
 )
 
 
+_MOMENTS = ("at", "created")
+"""Columns of times, in ISO text."""
+
+
+def checked(row: RowMapping, table: Table) -> RowMapping:
+    """Return a row of a table, its values of the columns' types: a file of SQLite holds any.
+
+    Raises IntegrityError for a value of another type, or for none where there has to be one.
+    """
+    for column in table.columns:
+        value = row[column.name]
+        absent = value is None and column.nullable
+        if not (absent or isinstance(value, column.type.python_type)):
+            raise damaged(table.name, column.name, f"is no {column.type.python_type.__name__}")
+        if column.name in _MOMENTS and datetime.fromisoformat(value).tzinfo is None:
+            raise damaged(table.name, column.name, "has no time zone")
+    return row
+
+
+def damaged(table: str, column: str, what: str) -> IntegrityError:
+    """Return the error of a row that no ledger writes."""
+    return IntegrityError(
+        f"The ledger is damaged: {column} of a row of {table} {what}. Restore it from a backup."
+    )
+
+
 def version_of(connection: Connection) -> str | None:
     """Return the version of the ledger that the database holds; None for an empty database."""
     tables = inspect(connection).get_table_names()
@@ -148,7 +176,8 @@ class LedgerMetadata:
 
 def metadata_of(connection: Connection) -> LedgerMetadata:
     """Read the ledger's metadata."""
-    values = {row.key: row.value for row in connection.execute(select(meta))}
+    rows = (checked(row, meta) for row in connection.execute(select(meta)).mappings())
+    values = {row["key"]: row["value"] for row in rows}
     epochs = int(values["epoch"]), int(values["reconciled"])
     return LedgerMetadata(values["ledger_id"], *epochs, values["home"])
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Collection, Mapping
-from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -24,6 +23,7 @@ from dbern.errors import (
     IntegrityError,
 )
 from dbern.privacy.keystream import new_key
+from dbern.system import read_small
 
 SECRET = "DBERN_LEDGER_SECRET"  # noqa: S105 -- the variable's name, not a secret
 SECRET_FILE = "DBERN_LEDGER_SECRET_FILE"  # noqa: S105 -- the variable's name
@@ -119,7 +119,7 @@ def secret_of(environment: Mapping[str, str]) -> bytes:
 
 def _content(file: str) -> str:
     try:
-        return Path(file).read_text(encoding="ascii")
+        return read_small(file).decode("ascii")
     except OSError as error:
         raise EnvironmentRefusedError(
             f"{SECRET_FILE}: {file} cannot be read ({type(error).__name__}). Nothing was charged. "

@@ -40,7 +40,7 @@ from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS, noise_names
-from dbern.system import importable, is_url, named_function, resolve_url
+from dbern.system import importable, is_url, named_function, read_small, resolve_url
 from dbern.targets import Learner, learner_of
 from dbern.targets.section import Section, explain
 from dbern.types import FloatArray
@@ -111,14 +111,19 @@ class ReleaseSpec(Section):
         """
         path = Path(path)
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = tomllib.loads(read_small(path).decode())
         except FileNotFoundError:
             raise SpecError(
                 f"{path}: no such spec. Write its path, or make one: dbern init {path}"
             ) from None
         except RecursionError:
             raise SpecError(f"{path}: {_TOO_DEEP}") from None
-        except (OSError, ValueError) as error:  # such as of an integer of too many digits
+        except OSError as error:
+            raise SpecError(
+                f"{path}: cannot be read as TOML ({error.strerror}). Write the path of a "
+                "file of at most two MiB."
+            ) from None
+        except ValueError as error:  # such as of an integer of too many digits
             raise SpecError(f"{path}: cannot be read as TOML ({error}). Mend that line.") from None
         try:
             filled = _with_partition(content, partition)

@@ -40,8 +40,10 @@ from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
+    OtherVersionError,
     ReleaseError,
     SpecError,
+    unreadable_refused,
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State
@@ -325,13 +327,15 @@ def _reread(ledger: BudgetLedger, reservation: Reservation) -> Reservation:
 def _stored_plan(reservation: Reservation) -> ReleasePlan:
     """Parse the plan that was reserved, which only the version that made it may carry out."""
     content = dict(reservation.content.plan)
-    planned_by = content.pop("dbern_version")
+    planned_by = content.pop("dbern_version", "of no version")
     if planned_by != version("dbern"):
-        raise EnvironmentRefusedError(
+        raise OtherVersionError(
             f"release {reservation.name} was planned by dbern {planned_by}, and this is "
             f"{version('dbern')}. Finish it with that version, or abandon it"
         )
-    return ReleasePlan.from_dict(content)
+    mend = "Restore the ledger from a backup; where nobody changed it"
+    with unreadable_refused(f"ledger: the plan of {reservation.title}", mend):
+        return ReleasePlan.from_dict(content)
 
 
 def _refuse_rolled_back(reservation: Reservation, output: str) -> None:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dbern.errors import IntegrityError
 from dbern.ledger import AuditLine, DatasetStatus, State
 from dbern.ledger.amounts import ZCDP, granted_amount, period_of, stored_amount
 from dbern.percentages import percent
@@ -50,11 +51,11 @@ def history(lines: Sequence[AuditLine], status: DatasetStatus) -> list[_Moment]:
         if line.dataset != status.dataset:
             continue
         if line.event == "grant":
-            parts = (stored_amount(line.detail[name], name) for name in ("epsilon", "delta"))
+            parts = (stored_amount(line.detail.get(name), name) for name in ("epsilon", "delta"))
             granted += Budget(*parts)
         elif line.release_id is not None:
             if "epsilon" in line.detail:
-                cost = stored_amount(line.detail[quantity] or "0", quantity)
+                cost = stored_amount(line.detail.get(quantity) or "0", quantity)
                 charges.setdefault(line.release_id, (cost, period_of(line.at, status.terms.period)))
             known = states.get(line.release_id)
             states[line.release_id] = "spent" if line.event == "reconciled" else line.event
@@ -95,6 +96,11 @@ def ledger_page(
 
 def _account(index: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> dict[str, Any]:
     moments = history(lines, status)
+    if not moments:
+        raise IntegrityError(
+            f"The ledger is damaged: its log has no grant of {status.dataset}. Restore it from a "
+            "backup."
+        )
     symbol = "ρ" if status.accountant == ZCDP else "ε"
     granted = _size(status.granted)
     releases = []
@@ -104,7 +110,7 @@ def _account(index: int, status: DatasetStatus, lines: Sequence[AuditLine]) -> d
         fraction = percent(float(cost) / granted if granted else 0.0)
         shown = {key: str(getattr(row, key)) for key in ("name", "state", "charge", "created")}
         releases.append(shown | {"share": fraction})
-    span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}" if moments else ""
+    span = f" from {moments[0].at[:10]} to {moments[-1].at[:10]}"
     alt = (
         f"Budget of {status.dataset} over time{span}: of {status.granted} granted, "
         f"{status.spent} is spent and {status.reserved} is reserved."

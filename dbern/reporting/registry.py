@@ -19,13 +19,15 @@ from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.percentages import percent
+from dbern.privacy.tails import float_above
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
-def deployment_of(metadata: Mapping[str, Any], constant: str) -> dict[str, Any]:
+def deployment_of(metadata: Mapping[str, Any], constant: str, paid: str = "") -> dict[str, Any]:
     """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
-    `constant` promises as much as the release does; it is empty where that promises more.
+    `constant` promises as much as the release does; it is empty where that promises more. `paid`
+    says of part of a stream that all its nights were paid once.
 
     Raises SpecError for a release that is not differentially private.
     """
@@ -60,10 +62,12 @@ def deployment_of(metadata: Mapping[str, Any], constant: str) -> dict[str, Any]:
                 "privacy_unit_details": f"Neighbouring databases: {metadata['neighbors']}, "
                 f"unit {metadata['unit']}.",
                 "number_of_privacy_units": 1,
-                "privacy_parameters": {name: float(Fraction(metadata[name])) for name in stated},
+                "privacy_parameters": {
+                    name: float_above(Fraction(metadata[name])) for name in stated
+                },
                 "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
-            "deployment_model": _model(),
+            "deployment_model": _model() | {"release_type_details": paid},
             "implementation": _implementation(metadata, constant),
             "administrative": {
                 "evidence_sources": {},

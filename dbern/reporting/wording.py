@@ -6,10 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dbern.data.domain import Axis, rounded_text
 from dbern.percentages import percent
+
+if TYPE_CHECKING:
+    from dbern.synopsis.stream_index import StreamIndex
 
 REPORT_HINT = (
     "reports need bokeh, jinja2 and matplotlib. Install them with: pip install 'dbern[report]'"
@@ -67,6 +70,17 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
     name = "random differential privacy only" if "random_dp" in metadata else name
     rounded = None if rho is None else _up(float(Fraction(rho)))
     return Guarantee(name, metadata["epsilon"], metadata["delta"], rounded, words)
+
+
+def paid_once(metadata: Mapping[str, Any], stream: StreamIndex | None) -> str:
+    """Say of what is part of a stream that its nights were paid together; nothing of others."""
+    if stream is not None:
+        name, nights = stream.name, stream.horizon
+    elif "stream" in metadata:
+        name, nights = metadata["stream"]["name"], metadata["stream"]["horizon"]
+    else:
+        return ""
+    return f"part of {name}, whose {nights} nights were paid once: the guarantee is of all of them"
 
 
 def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:

@@ -29,6 +29,7 @@ from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
 from dbern.sklearn.columns import InputError, listed_column, split_columns, to_floats
 from dbern.synopsis.memory import to_memory
+from dbern.system import file_url
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
@@ -222,8 +223,8 @@ class ReleasingEstimator(BaseEstimator):
             output = folder if self.output is None else str(self.output).rstrip("/")
             if self.ledger is None:
                 _warn_of_no_ledger()
-                free_ledger = _granted(f"sqlite:///{folder}/ledger.db", **self._charge)
-                yield free_ledger, _FREE_DATASET, output
+                free_ledger = file_url("sqlite", Path(folder, "ledger.db"))
+                yield _granted(free_ledger, **self._charge), _FREE_DATASET, output
             elif self.dataset is None:
                 raise SpecError(
                     'dataset: is missing. Write dataset="rides", the name of the account that pays '

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dbern.data.storage import location_at
 from dbern.errors import IntegrityError, SpecError
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.stream_index import StreamIndex
 from dbern.synopsis.streams import window_at
 
 
@@ -27,3 +29,10 @@ def open_synopsis(url: str | Path) -> Synopsis:
         if (window := window_at(url)) is None:
             raise
         return window
+
+
+def stream_at(url: str) -> StreamIndex | None:
+    """Return the index of the stream that a URL names, by itself or with days; None of others."""
+    urls = filter(None, (url, url.rpartition("@")[0]))
+    indices = (StreamIndex.read(location_at(stream)) for stream in urls)
+    return next(filter(None, indices), None)

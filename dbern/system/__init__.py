@@ -1,6 +1,7 @@
 """Limits, URLs, imports, progress, caches and texts, which every room may use."""
 
 from dbern.system.cache import LRUCache
+from dbern.system.files import read_small
 from dbern.system.formatting import counted, format_number, html_table, raise_powers
 from dbern.system.imports import (
     importable,
@@ -17,6 +18,7 @@ from dbern.system.urls import (
     LEDGER_DATABASES,
     LedgerDatabase,
     database_of,
+    file_url,
     is_url,
     ledger_file,
     resolve_url,
@@ -32,6 +34,7 @@ __all__ = [
     "cpu_count",
     "database_of",
     "dict_of",
+    "file_url",
     "format_number",
     "html_table",
     "importable",
@@ -43,6 +46,7 @@ __all__ = [
     "named_function",
     "one_thread",
     "raise_powers",
+    "read_small",
     "resolve_url",
     "silent",
     "source_digest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,9 +46,11 @@ def resolve_url(url: str, base: Path) -> str:
     'sqlite:////srv/specs/ledger.db'
     >>> resolve_url("sqlite:////var/ledger.db", Path("/srv/specs"))
     'sqlite:////var/ledger.db'
+    >>> resolve_url("sqlite:///ledger.db", Path("/srv/#1"))
+    'sqlite:////srv/%231/ledger.db'
     """
     database = database_of(url)
-    return f"{_scheme(url)}:///{base / ledger_file(url)}" if database.in_file else url
+    return file_url(_scheme(url), base / ledger_file(url)) if database.in_file else url
 
 
 def database_of(url: str) -> LedgerDatabase:
@@ -70,6 +73,12 @@ def database_of(url: str) -> LedgerDatabase:
     return database
 
 
+def file_url(scheme: str, path: Path) -> str:
+    """Return the URL of a database in a file, as `ledger_file` reads it."""
+    escaped = re.sub("[%?#]", lambda character: f"%{ord(character[0]):02X}", str(path))
+    return f"{scheme}:///{escaped}"
+
+
 def ledger_file(url: str) -> str:
     """Return the file that the URL of a database in a file names."""
     scheme = _scheme(url)
@@ -77,9 +86,10 @@ def ledger_file(url: str) -> str:
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(
             f"ledger: a {scheme} URL is three slashes and a file, without options. Write "
-            f'"{scheme}:///ledger.db", or with an absolute path "{scheme}:////srv/ledger.db".'
+            f'"{scheme}:///ledger.db", or with an absolute path "{scheme}:////srv/ledger.db", and '
+            "%3F and %23 for ? and # in a name."
         )
-    return path
+    return re.sub("%(25|3F|23)", lambda escape: chr(int(escape[1], 16)), path, flags=re.IGNORECASE)
 
 
 def _scheme(url: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 from fractions import Fraction
 
 import pytest
@@ -165,3 +167,54 @@ def test_low_is_judged_by_what_the_account_counts_and_by_delta_too(project, run)
     both = Budget.parse("3", "1e-6")
     assert (both - Budget.parse("1", "9e-7")).fraction_of(both) == Fraction(1, 10)
     assert (both - both).fraction_of(Budget(Fraction(0))) == 0
+
+
+DAMAGES = {
+    "drop table grants": "no such table",
+    "drop table audit": "no ledger",
+    "alter table datasets rename column neighbors to nearby": "no such column",
+    "update datasets set neighbors = 'x'": "damaged|fails to be read",
+    "update datasets set unit_max_contributions = x'ff'": "damaged",
+    "update datasets set accountant = 'x'": "damaged",
+    "update datasets set period = 'x'": "damaged",
+    "update grants set epsilon = x'ff'": "damaged|fails to be read",
+    "update grants set epsilon = '1e-400000000'": "damaged",
+    "update releases set state = 'x'": "fails to be read",
+    "update releases set created = 'x'": "fails to be read",
+    "update releases set created = '2026-01-01'": "has no time zone",
+    "update releases set identity = '[]', output = ''": "identity.*is no object",
+    "update audit set at = 'x'": "fails to be read",
+    "update audit set detail = '['": "detail.*is no object",
+    "update audit set detail = '{}'": "damaged|nothing",
+    "update audit set dataset = x'ff'": "damaged",
+    "update meta set value = 'x' where key = 'epoch'": "fails to be read",
+    "delete from meta where key = 'home'": "fails to be read",
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_no_command_ends_a_damaged_ledger_with_a_traceback(project, run, damage):
+    """Each says in a sentence that it is damaged, and no damaged one is written to."""
+    with closing(sqlite3.connect(project.ledger_path)) as connection:
+        for (trigger,) in connection.execute("select name from sqlite_master where type='trigger'"):
+            connection.execute(f"drop trigger {trigger}")
+        connection.execute("pragma ignore_check_constraints = on")
+        connection.execute(
+            "insert into releases (release_id, dataset, name, state, epsilon, delta, identity,"
+            " inputs, plan, output, salt, created) values ('00', 'trips', 'a', 'spent', '1', '0',"
+            " '{}', '{}', '{}', 'a.zarr', x'00', '2026-01-01T00:00:00+00:00')"
+        )
+        connection.execute(damage)
+        connection.commit()
+    ledger = ("--ledger", "sqlite:///ledger.db")
+    said = ""
+    for words in (
+        ("ledger", "status", *ledger, "--log"), ("metrics", *ledger), ("doctor", *ledger),
+        ("report", *ledger), ("ledger", "grant", *ledger, "--dataset", "trips", "--epsilon", "1"),
+    ):  # fmt: skip
+        ran = run(*words)
+        said += ran.out + ran.err
+        assert ran.code in (0, 4, 5), ran
+        assert "internal error" not in said, ran
+    assert re.search(DAMAGES[damage], said), said

@@ -123,3 +123,13 @@ def test_a_full_disk_under_the_streams_keeps_the_code(words, code, unbuffered):
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
     assert ran.returncode == code
+
+
+def test_what_the_encoding_of_stdout_lacks_is_spelt(project, monkeypatch):
+    """A terminal of latin-1 has no narrow space and no superscript minus."""
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "latin-1"))
+    words = ["--ledger", project.url, "--dataset", "\u2264 \u4e00", "--epsilon", "1"]
+    assert main.run(["ledger", "grant", *words]) == 0
+    sys.stdout.flush()
+    assert written.getvalue().startswith(b"\\u2264 \\u4e00: epsilon 1 added")

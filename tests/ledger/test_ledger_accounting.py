@@ -189,6 +189,21 @@ def test_a_budget_is_whole_again_in_each_period(ledger, clock, period, within, a
         ledger.reserve(request("third", "0.4", dataset="nightly"))
 
 
+def test_a_clock_set_back_pays_from_no_period_that_is_over(ledger, clock):
+    ledger.grant("nightly", Budget.parse("1"), period="month")
+    clock[0] = "2026-04-01T00:00:00+00:00"
+    ledger.reserve(request("april", "0.7", dataset="nightly"))
+    clock[0] = "2026-03-31T23:59:59+00:00"  # March has all of its budget left
+    assert ledger.status("nightly")[0].period == "2026-04"
+    with pytest.raises(BudgetError, match="in 2026-04"):
+        ledger.reserve(request("march", "0.9", dataset="nightly"))
+    with pytest.raises(BudgetError, match="in 2026-04"):
+        ledger.charge(request("march", "0.9", dataset="nightly"), "another tool")
+    late = ledger.reserve(request("late", "0.3", dataset="nightly"))
+    assert late.created == "2026-04-01T00:00:00+00:00"
+    assert ledger.grant("nightly", Budget.parse("1")).period == "2026-04"
+
+
 def test_a_period_is_the_datasets_for_good(ledger):
     ledger.grant("nightly", Budget.parse("1"), period="day")
     assert ledger.grant("nightly", Budget.parse("1")).granted == Budget.parse("2")

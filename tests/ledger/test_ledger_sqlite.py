@@ -261,3 +261,18 @@ def test_a_connection_writes_nothing(path, url):
     with SqliteBackend(path).write() as connection:
         connection.exec_driver_sql("SELECT count(*) FROM audit")
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["#1", "what?", "100%", "%23", "a?b#c%25"])
+def test_a_folder_of_any_name_has_a_ledger(tmp_path, name):
+    (tmp_path / name).mkdir()
+    url = resolve_url("sqlite:///ledger.db", tmp_path / name)
+    assert BudgetLedger.create(url)
+    assert (tmp_path / name / "ledger.db").exists()
+    with BudgetLedger.open(url) as ledger:
+        assert resolve_url(ledger.url, Path("/elsewhere")) == ledger.url
+        ledger.grant("trips", Budget.parse("1"))
+    with BudgetLedger.open(ledger.url, read_only=True) as again:
+        assert len(again.status()) == 1
+    with pytest.raises(SpecError, match="without options"):
+        resolve_url("sqlite:///ledger.db?timeout=3", tmp_path)

@@ -13,7 +13,7 @@ from distributed import Client
 import dbern
 from dbern.cluster.connection import UNREACHABLE, connect
 from dbern.data.source_files import discover
-from dbern.errors import IntegrityError, ReleaseError
+from dbern.errors import IntegrityError, OtherVersionError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.mechanism import privatize
@@ -132,5 +132,5 @@ def test_a_plan_of_another_version_is_not_carried_out(project, client, monkeypat
     with pytest.raises(ReleaseError, match="cut"):
         dbern.release(project.spec(), client=client)
     monkeypatch.setattr(releasing, "version", lambda _: "9.9")
-    with pytest.raises(dbern.DbernError, match=r"planned by dbern .* and this is 9\.9"):
+    with pytest.raises(OtherVersionError, match=r"planned by dbern .* and this is 9\.9"):
         dbern.release(project.spec(), client=client)

@@ -18,8 +18,11 @@ from object_server import KEY, SECRET
 
 import dbern
 from dbern.cli import diagnosis
-from dbern.data.objects import Objects, _matches, check_url, matching
+from dbern.data import objects
+from dbern.data.footers import opened
+from dbern.data.objects import Objects, check_url, matching
 from dbern.data.source_files import discover
+from dbern.data.source_names import matches_glob
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -165,7 +168,7 @@ def test_a_glob_of_objects_is_that_of_files(tmp_path, pattern, expected):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     files = [str(Path(found).relative_to(tmp_path)) for found in discover(str(tmp_path / pattern))]
-    found = [name for name in NAMES if _matches(name.split("/"), pattern.split("/"))]
+    found = [name for name in NAMES if matches_glob(name.split("/"), pattern.split("/"))]
     assert sorted(found) == sorted(files) == sorted(expected)
     below = [Path(found).relative_to(tmp_path) for found in discover(str(tmp_path))]
     assert [f"data/{path}" for path in below] == SHOWN
@@ -183,6 +186,46 @@ def test_sources_are_an_object_a_prefix_or_a_glob(bucket):
         discover(bucket.url("other"))
     with pytest.raises(SpecError, match="cannot be listed"):
         discover("s3://no-such-bucket/data")
+
+
+GOVERNED = {
+    "delta": "delta is a table of Delta", "delta/*.parquet": "delta is a table of Delta",
+    "*/*.parquet": "delta is a table of Delta", "ice/data/x=1": "ice is a table of Apache Iceberg",
+    "ice/**/*.parquet": "ice is a table of Apache Iceberg", "hudi/day=1": "hudi is a table of",
+    "mixed": "mixed has 1 file whose name does not end in .*such as c.csv",
+}  # fmt: skip
+
+
+def test_objects_of_a_table_that_a_format_governs_are_refused(bucket):
+    for name in ("delta/_delta_log/0.json", "delta/a.parquet", "ice/metadata/v1.metadata.json",
+                 "ice/data/x=1/a.parquet", "hudi/.hoodie/hoodie.properties", "hudi/day=1/a.parquet",
+                 "mixed/A.PARQUET", "mixed/b.parq", "mixed/c.csv"):  # fmt: skip
+        bucket.put(name, b"x")
+    for source, said in GOVERNED.items():
+        with pytest.raises(SpecError, match=said):
+            discover(bucket.url(source))
+    bucket.put("mixed/c.csv", b"")
+    assert len(discover(bucket.url("mixed"))) == 2
+    assert discover(bucket.url("delta/a.parquet")) == (bucket.url("delta/a.parquet"),)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, monkeypatch, method):
+    """Nobody mends or removes the file: a schedule tries again what ends with this code."""
+    bucket.put("data/a.parquet", project.files()[0].read_bytes())
+    bucket.put("data/b.parquet", b"no Parquet")
+    monkeypatch.setattr(objects, "_RETRIES", 1)
+    objects._client.cache_clear()
+    objects._arrow.cache_clear()
+    bucket.server.fault = lambda request: "refuse" if request.method == method else None
+    for ask in (lambda: discover(bucket.url("data")), lambda: opened(bucket.url("data/a.parquet"))):
+        with pytest.raises(ReleaseError, match="run the same command again"):
+            ask()
+    bucket.server.fault = lambda _request: None
+    with pytest.raises(SpecError, match=r"b\.parquet cannot be read as Parquet"):
+        opened(bucket.url("data/b.parquet"))
+    with pytest.raises(SpecError, match=r"none\.parquet cannot be read \(No such file"):
+        opened(bucket.url("data/none.parquet"))
 
 
 @pytest.mark.slow

@@ -442,6 +442,14 @@ def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
 
 
+@pytest.mark.parametrize("epsilon", ["1/12", "1/3", "0.1", "2/7"])
+def test_a_record_states_no_smaller_epsilon(made, epsilon):
+    """A twelfth of a year's budget, rounded to the nearest number, would be a little less."""
+    facts = {**made("map").metadata, "epsilon": epsilon}
+    stated = deployment_of(facts, "")["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"]
+    assert 0 <= Fraction(stated) - Fraction(epsilon) < Fraction(epsilon) / 10**15
+
+
 @pytest.mark.parametrize("kind", ["map", "boundary"])
 def test_an_empty_promise_is_no_fact_in_a_record_or_a_notebook(made, kind, monkeypatch):
     synopsis = made(kind)

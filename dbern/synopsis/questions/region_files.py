@@ -27,6 +27,7 @@ _BATCH_BOXES = 1 << 16  # of a file
 _BATCH_NUMBERS = 1 << 21  # weights of bins, or draws of noise, of a file's polygons
 _DRAWS = 1024
 _MAX_CHARACTERS = 1 << 26  # of a GeoJSON file, or of one of its lines
+_MAX_LINE = 1 << 20  # characters of a CSV file's
 _BY_LINES = (".geojsonl", ".ndjson")
 
 
@@ -40,7 +41,7 @@ class _BoxFile:
     def rows(self) -> Iterator[dict[str, str]]:
         try:
             with self.path.open(newline="", encoding="utf-8") as file:
-                yield from csv.DictReader(file)
+                yield from csv.DictReader(iter(lambda: file.readline(_MAX_LINE), ""))
         except FileNotFoundError:
             raise SpecError(f"{self.path}: there is no such file. Check the path") from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:

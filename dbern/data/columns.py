@@ -59,6 +59,21 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def plain_layout(values: pa.Array) -> pa.Array:
+    """Return a value for each row, of a dictionary, runs, an extension or views; null stays null.
+
+    numpy would take a row without an index in a dictionary for the last of its values.
+    """
+    kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_layout(values.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_layout(values.dictionary).take(values.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_layout(pc.run_end_decode(values))
+    return values.cast(pa.large_string()) if str(kind) == "string_view" else values
+
+
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
     plain, values = plain_type(kind), column.categories
     fits = (

@@ -10,6 +10,8 @@ import warnings
 from datetime import datetime
 from decimal import Decimal
 
+import dask.dataframe
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -554,6 +556,34 @@ def test_no_error_about_points_quotes_one(value):
 def test_types_and_shapes_are_refused_by_their_names(x, y, message):
     with pytest.raises(SpecError, match=message):
         estimators.Ridge(bounds=(0, 1), y_bounds=(0, 1), epsilon=1).fit(x, y)
+
+
+NAMED = pd.DataFrame(TWO, columns=["a", "b"])
+FRAMES = {
+    "pandas": lambda frame: frame, "polars": pl.from_pandas, "table": pa.Table.from_pandas,
+    "batch": pa.RecordBatch.from_pandas, "duckdb": duckdb.from_df,
+    "dask": lambda frame: dask.dataframe.from_pandas(frame, npartitions=2),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def line():
+    return estimators.Ridge(bounds=(0, 1), y_bounds=(0, 1), epsilon=1e6).fit(NAMED, TWO[:, 0])
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_columns_in_another_order_are_refused_in_every_frame(line, kind):
+    """Those of Dask, DuckDB and batches were taken by position, without a word."""
+    make = FRAMES[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(line.predict(make(NAMED)), line.predict(NAMED))
+    for other in (NAMED[["b", "a"]], NAMED.rename(columns={"b": "c"})):
+        with pytest.raises(ValueError, match="feature names should match"):
+            line.predict(make(other))
+    fitted_names = estimators.Ridge(bounds=(0, 1), y_bounds=(0, 1), epsilon=1)
+    fitted_names._columns(make(NAMED))
+    assert fitted_names.feature_names_in_.tolist() == ["a", "b"]
 
 
 @pytest.mark.slow

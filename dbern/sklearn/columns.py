@@ -32,18 +32,20 @@ class InputError(SpecError, ValueError):
 
 
 def split_columns(table: Any) -> tuple[Any, list[Any]]:
-    """Return a frame as it is, or anything else as a matrix, and the columns.
+    """Return a frame as one whose names scikit-learn reads, else a matrix, and the columns.
 
     Raises InputError for what is no table of at least one row and one column.
     """
     names: list[Any] = []
-    if hasattr(table, "iloc") and hasattr(table, "columns") and not hasattr(table, "dask"):
+    if hasattr(table, "dask") and hasattr(table, "columns"):
+        table = table.compute()
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
         names = list(table.columns)
         columns = [table.iloc[:, index] for index in range(len(names))]
     elif hasattr(table, "__arrow_c_stream__") and len(getattr(table, "shape", ())) == 2:
         try:
-            arrow = pa.table(table)
-            names, columns = arrow.column_names, [*map(_plain_column, arrow.columns)]
+            table = pa.table(table)
+            names, columns = table.column_names, [*map(_plain_column, table.columns)]
         except Exception:  # noqa: BLE001 -- of any library, whose text may quote a value
             raise InputError(
                 "X: is no Arrow table. Find out why with pyarrow.table(X), and mend it"

@@ -11,7 +11,6 @@ from datetime import datetime
 from decimal import Decimal
 
 import dask.dataframe
-import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -19,7 +18,9 @@ import pyarrow as pa
 import pytest
 from scipy.stats import binom
 from sklearn.base import clone
+from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
 from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 from sklearn.utils.estimator_checks import check_classifiers_train, check_estimator
@@ -124,6 +125,8 @@ def test_classifiers_pass_their_check_where_they_are_told_its_classes(estimator,
 
 # --- What a fit needs, before anything is charged
 
+ONE_OR_TWO = estimators.GaussianNB(bounds=(0, 24), epsilon=1, classes=[1, 2], std_floor=1.0)
+
 
 def fitted(**given: object) -> estimators.GaussianNB:
     facts = {"bounds": (0, 24), "epsilon": 1, "classes": [False, True], "std_floor": 1.0}
@@ -143,6 +146,14 @@ def fitted(**given: object) -> estimators.GaussianNB:
         ({"epsilon": -1}, r"^epsilon: .* Write epsilon=\"1.0\""),
         ({"classes": None}, r'classes: are missing. Write classes=\["no", "yes"\]'),
         ({"classes": ["no", "yes"]}, "y: is of type bool, and the listed values are texts"),
+        ({"classes": ["a", np.nan]}, "^classes: are no list of texts, of integers or of booleans"),
+        ({"classes": [True, "x"]}, "^classes: are no list of texts"),
+        ({"classes": ["no", None]}, "^classes: are no list of texts"),
+        ({"classes": [0, True]}, "^classes: are no list of texts"),
+        ({"classes": np.array([0.0, 1.0])}, "^classes: are no list of texts"),
+        ({"classes": []}, "^classes: are no list of texts"),
+        ({"classes": [0, 2**70]}, "^classes: are no list of texts"),
+        ({"classes": [1, 2]}, "^y: is of type bool, and the listed values are integers"),
         ({"std_floor": None}, r"^std_floor: is missing. Write std_floor=\[1\.2\]"),
         ({"ledger": "sqlite:///ledger.db"}, 'dataset: is missing. Write dataset="rides"'),
     ],
@@ -150,6 +161,33 @@ def fitted(**given: object) -> estimators.GaussianNB:
 def test_what_is_missing_or_wrong_is_told_with_its_fix(given, told):
     with pytest.raises(SpecError, match=told):
         fitted(**given)
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        VotingClassifier([("one", ONE_OR_TWO)]),
+        StackingClassifier([("one", ONE_OR_TWO)]),
+        BaggingClassifier(ONE_OR_TWO),
+        make_pipeline(OneVsRestClassifier(make_pipeline(ONE_OR_TWO))),
+        OneVsOneClassifier(ONE_OR_TWO),
+    ],
+    ids=lambda wrapper: type(wrapper).__name__,
+)
+def test_wrappers_that_number_the_labels_that_occur_are_refused(wrapper):
+    """Fits to 0 and 1 left out the half of the rows that had neither 1 nor 2, without a word."""
+    for labels in (LATE + 1, np.ones(len(LATE), int), LATE.astype(int)):
+        if labels.max() == labels.min() and not isinstance(wrapper, VotingClassifier):
+            continue  # scikit-learn itself refuses one label, or fits nothing to it
+        with pytest.raises(SpecError, match=r"^classes: .*number the labels that occur in y"):
+            clone(wrapper).fit(HOURS, labels)
+
+
+def test_labels_of_a_category_are_of_the_type_of_its_values():
+    numbers = pd.Series([1, 2, None], dtype="category")
+    assert to_floats(numbers, Column("y", "classes", (1, 2)), "y")[:2].tolist() == [0, 1]
+    with pytest.raises(SpecError, match=r"^y: is of type int64, and the listed values are texts"):
+        to_floats(numbers, Column("y", "classes", ("1", "2")), "y")
 
 
 def test_a_response_needs_its_bounds():
@@ -561,7 +599,8 @@ def test_types_and_shapes_are_refused_by_their_names(x, y, message):
 NAMED = pd.DataFrame(TWO, columns=["a", "b"])
 FRAMES = {
     "pandas": lambda frame: frame, "polars": pl.from_pandas, "table": pa.Table.from_pandas,
-    "batch": pa.RecordBatch.from_pandas, "duckdb": duckdb.from_df,
+    "batch": pa.RecordBatch.from_pandas,
+    "duckdb": lambda frame: pytest.importorskip("duckdb").from_df(frame),
     "dask": lambda frame: dask.dataframe.from_pandas(frame, npartitions=2),
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -13,12 +14,49 @@ from sklearn.base import ClassifierMixin
 from dbern import targets
 from dbern.data.domain import Column
 from dbern.errors import SpecError
+from dbern.sklearn.bounds import listed_values
 from dbern.sklearn.columns import listed_column, one_column, to_floats
 from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
 from dbern.synopsis.regression import in_data_units
 from dbern.synopsis.vectors import ReleasedVector
 from dbern.targets import Learner
 from dbern.types import FloatArray
+
+_RENUMBERING = ("sklearn.ensemble.", "sklearn.multiclass")
+"""Modules of scikit-learn that fit classifiers to numbers of the labels that occur in y."""
+
+
+def _public_classes(classes: Any) -> list[Any]:
+    """Return all labels that there may be, in order."""
+    if classes is None:
+        raise SpecError(
+            'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
+            "they are public, and never looked up in y"
+        )
+    try:
+        return sorted(set(listed_values(classes)))
+    except TypeError:
+        raise SpecError(
+            "classes: are no list of texts, of integers or of booleans. Write labels of one type, "
+            'such as classes=["no", "yes"]; a missing label is none'
+        ) from None
+
+
+def _require_own_labels() -> None:
+    """Refuse to be fitted by what numbers labels anew, whichever of them occur.
+
+    Its numbers are those of the labels that are in y: one record may renumber all others, and no
+    noise covers that. Which wrapper calls is public.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(_RENUMBERING):
+            raise SpecError(
+                "classes: scikit-learn's ensembles and multiclass wrappers number the labels that "
+                "occur in y, which one record may change, and fit to the numbers. Fit each "
+                'classifier by itself and combine them, as "Ensembles" in docs/frames.md shows'
+            )
+        frame = frame.f_back
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,18 +69,13 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
         A row whose label is not one of the classes contributes nothing: to refuse it would tell of
         the data.
         """
-        if self.classes is None:
-            raise SpecError(
-                'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
-                "they are public, and never looked up in y"
-            )
+        listed = _public_classes(self.classes)
+        _require_own_labels()
         table = self._columns(X)
         vector = one_column(y, len(next(iter(table.values()))))
-        classes = np.unique(self.classes)
-        listed = classes.tolist()
         labels = to_floats(vector, Column("y", "classes", tuple(listed)), "y")
         self._release(table, "label", {"classes": listed}, listed_column(labels, listed))
-        self.classes_ = classes
+        self.classes_ = np.array(listed)
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803

@@ -142,11 +142,13 @@ def to_floats(values: Any, column: Column, what: str) -> FloatArray:
     if isinstance(values, pa.ChunkedArray):
         return _arrow_to_floats(values, column, what)
     dtype = values.dtype
+    if str(dtype) == "category":
+        dtype = dtype.categories.dtype
     text = dtype.kind in "UT" or str(dtype).startswith(("str", "string", "large_string"))
     if dtype.kind == "c":
         raise InputError(f"{what}: Complex data not supported. Write two columns")
     if column.categories:
-        if str(dtype) not in ("object", "category"):
+        if str(dtype) != "object":
             _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf")
         return _positions(values.tolist(), column)
     if str(dtype) == "object":
@@ -167,11 +169,18 @@ def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> Floa
 
 
 def _check_type(dtype: Any, column: Column, what: str, *, text: bool, numbers: bool) -> None:
-    texts = any(isinstance(value, str) for value in column.categories)
-    if text if texts else numbers:
+    if not column.categories:
+        fits, listed = numbers, ""
+    elif isinstance(column.categories[0], str):
+        fits, listed = text, "texts"
+    elif isinstance(column.categories[0], bool):
+        fits, listed = str(dtype).startswith("bool"), "booleans"
+    else:  # of which False and True are 0 and 1
+        truths = str(dtype).startswith("bool")
+        fits, listed = numbers and (not truths or {0, 1} <= set(column.categories)), "integers"
+    if fits:
         return
-    if column.categories:
-        listed = "texts" if texts else "numbers or booleans"
+    if listed:
         raise InputError(
             f"{what}: is of type {dtype}, and the listed values are {listed}. Write both alike"
         )

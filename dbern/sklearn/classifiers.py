@@ -42,6 +42,10 @@ def _public_classes(classes: Any) -> list[Any]:
         ) from None
 
 
+def _positions(vector: Any, listed: list[Any]) -> FloatArray:
+    return to_floats(vector, Column("y", "classes", tuple(listed)), "y")
+
+
 def _require_own_labels() -> None:
     """Refuse to be fitted by what numbers labels anew, whichever of them occur.
 
@@ -73,28 +77,41 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
         _require_own_labels()
         table = self._columns(X)
         vector = one_column(y, len(next(iter(table.values()))))
-        labels = to_floats(vector, Column("y", "classes", tuple(listed)), "y")
-        self._release(table, "label", {"classes": listed}, listed_column(labels, listed))
+        labels = listed_column(_positions(vector, listed), listed)
+        self._release(table, "label", {"classes": listed}, labels)
         self.classes_ = np.array(listed)
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return the class of each point (m,); of one outside the bounds that of the nearest."""
+        """Return the class of each point (m,); of one outside the bounds that of the nearest.
+
+        A row with a missing value has None, in an array of objects.
+        """
         scores = self._decisions(X)
         codes = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
-        return self.classes_[codes]
+        missing = np.isnan(scores.reshape(len(scores), -1)).any(axis=1)
+        labels = self.classes_[codes]
+        return np.where(missing, None, labels.astype(object)) if missing.any() else labels
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return the share of rows whose class is predicted, of those that `fit` would count."""
+        predicted = self.predict(X)
+        positions = _positions(one_column(y, len(predicted)), self.classes_.tolist())
+        known = ~np.isnan(positions) & np.array([label is not None for label in predicted])
+        labels = self.classes_[positions[known].astype(np.intp)]
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        right = labels == predicted[known]
+        return float(np.average(right, weights=weights)) if known.any() else np.nan
 
     def _decisions(self, X: Any) -> FloatArray:  # noqa: N803
-        points = self._nearest(X)
-        return np.asarray(self.synopsis_.decision_function(points))
+        return self._answers(X, self.synopsis_.decision_function)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _ProbabilisticClassifier(_Classifier):
     def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the probability of each class at each point (m, classes)."""
-        points = self._nearest(X)
-        return np.asarray(self.synopsis_.predict_proba(points))
+        return self._answers(X, self.synopsis_.predict_proba)
 
     def predict_log_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the logarithms of the probabilities."""

@@ -21,7 +21,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from dbern.data.columns import as_floats, is_number, is_text
+from dbern.data.columns import as_floats, is_number, is_text, plain_layout
 from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
@@ -41,7 +41,7 @@ def split_columns(table: Any) -> tuple[Any, list[Any]]:
         table = table.compute()
     if hasattr(table, "iloc") and hasattr(table, "columns"):
         names = list(table.columns)
-        columns = [table.iloc[:, index] for index in range(len(names))]
+        columns = [_column_of_pandas(table.iloc[:, index]) for index in range(len(names))]
     elif hasattr(table, "__arrow_c_stream__") and len(getattr(table, "shape", ())) == 2:
         try:
             table = pa.table(table)
@@ -76,15 +76,13 @@ def one_column(y: Any, rows: int) -> Any:
     series = hasattr(y, "iloc")
     streamed = hasattr(y, "__arrow_c_stream__") and len(getattr(y, "shape", (0,))) == 1
     if isinstance(y, pa.Array):
-        column = pa.chunked_array([y])
+        column = _plain_column([y])
     elif streamed and not series:
-        column = pa.chunked_array(y)
+        column = _plain_column(y)
     else:
-        column = y if series and y.ndim == 1 else _to_array(y, "y")
+        column = _column_of_pandas(y) if series and y.ndim == 1 else _to_array(y, "y")
     shape: tuple[int, ...] = (len(column),)
-    if isinstance(column, pa.ChunkedArray):
-        column = _plain_column(column)
-    else:
+    if not isinstance(column, pa.ChunkedArray):
         shape = tuple(column.shape)
     if len(shape) == 2 and shape[1] == 1:
         warnings.warn(
@@ -101,11 +99,14 @@ def one_column(y: Any, rows: int) -> Any:
     return column
 
 
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts neither in a dictionary nor as views, among which Arrow finds no values."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
+def _plain_column(column: Any) -> pa.ChunkedArray:
+    """Values row by row, not in a dictionary or as views, among which Arrow finds none."""
+    chunks = [plain_layout(chunk) for chunk in pa.chunked_array(column).chunks]
+    return pa.chunked_array(chunks) if chunks else column
+
+
+def _column_of_pandas(series: Any) -> Any:
+    return _plain_column(series) if hasattr(series.dtype, "pyarrow_dtype") else series
 
 
 def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
@@ -161,6 +162,8 @@ def to_floats(values: Any, column: Column, what: str) -> FloatArray:
 
 
 def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> FloatArray:
+    if pa.types.is_null(values.type):  # as where polars sees no value at all
+        return np.full(len(values), np.nan)
     text, numbers = is_text(values.type), is_number(values.type)
     _check_type(values.type, column, what, text=text, numbers=numbers)
     if column.categories and numbers:

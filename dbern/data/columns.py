@@ -7,6 +7,7 @@ depends on values but the values.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from dbern.data.domain import Column
 from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
+from dbern.system import number_of
 from dbern.types import BoolArray, FloatArray
 
 _LIMB_BITS = 64
@@ -297,7 +299,7 @@ def of_text(text: str, column: Column) -> float | tuple[float, float]:
     if column.categories:
         return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
     try:
-        return float(text) if column.unit is None else column.unit.of(moment_of(text))
+        return number_of(text) if column.unit is None else column.unit.of(moment_of(text))
     except (ValueError, OverflowError):
         return np.nan
 
@@ -308,10 +310,7 @@ def _is(text: str, value: str | int | bool) -> bool:
             return text.lower() == str(value).lower()
         case str():
             return text == value
-    try:
-        return int(text) == value
-    except ValueError:
-        return False
+    return re.fullmatch("[-+]?[0-9]{1,19}", text) is not None and int(text) == value
 
 
 def check_kind(path: str, kind: pa.DataType, column: Column) -> None:

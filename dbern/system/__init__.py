@@ -1,7 +1,7 @@
 """Limits, URLs, imports, progress, caches and texts, which every room may use."""
 
 from dbern.system.cache import LRUCache
-from dbern.system.formatting import counted, format_number, html_table, raise_powers
+from dbern.system.formatting import counted, format_number, html_table, number_of, raise_powers
 from dbern.system.imports import (
     importable,
     imports_told,
@@ -41,6 +41,7 @@ __all__ = [
     "memory_limit",
     "memory_used",
     "named_function",
+    "number_of",
     "one_thread",
     "raise_powers",
     "resolve_url",

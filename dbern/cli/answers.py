@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbern.errors import SpecError
+from dbern.system import number_of
 
 if TYPE_CHECKING:
     from dbern.data.times import Bound
@@ -84,7 +85,10 @@ class Answers:
 
     def ask_settings(self, learner: type[Learner]) -> dict[str, str]:
         """Ask for the target's keys that it needs; returns the TOML of those given, by key."""
-        fields, texts = learner.model_fields, dict(map(_setting, self._options["settings"]))
+        settings = [_setting(text) for text in self._options["settings"]]
+        fields, texts = learner.model_fields, dict(settings)
+        if len(texts) < len(settings):
+            raise click.BadParameter("a key is given twice", param_hint="--set")
         for key in texts.keys() - fields.keys():
             known = f"{learner.kind} has no such key. Write one of: {', '.join(fields)}"
             raise click.BadParameter(f"{key}: {known}", param_hint="--set")
@@ -265,7 +269,7 @@ def _limit(text: str) -> Bound:
     from dbern.data.times import moment_of
 
     try:
-        return float(text)
+        return number_of(text)
     except ValueError:
         return moment_of(text)
 

@@ -7,6 +7,7 @@ depends on values but the values.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from decimal import Decimal
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from dbern.data.domain import Column
 from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
+from dbern.system import number_of
 from dbern.types import BoolArray, FloatArray
 
 _LIMB_BITS = 64
@@ -65,6 +67,21 @@ def may_be_text(column: Column) -> bool:
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values: that of a dictionary's."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def plain_layout(values: pa.Array) -> pa.Array:
+    """Return a value for each row, of a dictionary, runs, an extension or views; null stays null.
+
+    numpy would take a row without an index in a dictionary for the last of its values.
+    """
+    kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_layout(values.storage)
+    if pa.types.is_dictionary(kind):
+        return plain_layout(values.dictionary).take(values.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return plain_layout(pc.run_end_decode(values))
+    return values.cast(pa.large_string()) if str(kind) == "string_view" else values
 
 
 def _can_hold(kind: pa.DataType, column: Column) -> bool:
@@ -327,7 +344,7 @@ def of_text(text: str, column: Column) -> float | tuple[float, float]:
     if column.categories:
         return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
     try:
-        return float(text) if column.unit is None else column.unit.of(moment_of(text))
+        return number_of(text) if column.unit is None else column.unit.of(moment_of(text))
     except (ValueError, OverflowError):
         return np.nan
 
@@ -338,10 +355,7 @@ def _is(text: str, value: str | int | bool) -> bool:
             return text.lower() == str(value).lower()
         case str():
             return text == value
-    try:
-        return int(text) == value
-    except ValueError:
-        return False
+    return re.fullmatch("[-+]?[0-9]{1,19}", text) is not None and int(text) == value
 
 
 def check_kind(path: str, kind: pa.DataType, column: Column) -> None:

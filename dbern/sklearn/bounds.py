@@ -15,6 +15,8 @@ Bounds: TypeAlias = Pair | Sequence[Pair | Values] | Mapping[str, Pair | Values]
 """A pair for all columns, one for each in their order, or one for each by its name; in place of a
 pair the list of a category's values, or ``{"values": [..]}``."""
 
+_INTEGERS = 2**63  # of a column
+
 
 def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
     """Return each column's bounds as a spec writes them: a pair, or the values that it may have."""
@@ -39,7 +41,8 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def _is_pair(bounds: Any) -> bool:
     numbers = (int, float, np.integer, np.floating)
-    return np.shape(bounds) == (2,) and all(
+    is_list = isinstance(bounds, Sequence | np.ndarray)
+    return (is_list and len(bounds) == 2) and all(
         isinstance(end, numbers) and not isinstance(end, bool) for end in bounds
     )
 
@@ -47,11 +50,20 @@ def _is_pair(bounds: Any) -> bool:
 def _bounds_of_column(bounds: Any) -> list[float] | dict[str, list[Any]]:
     if _is_pair(bounds):
         return [float(end) for end in bounds]
-    values = bounds["values"] if hasattr(bounds, "keys") else bounds
-    if isinstance(values, str) or np.ndim(values) != 1:
+    return {"values": listed_values(bounds["values"] if hasattr(bounds, "keys") else bounds)}
+
+
+def listed_values(values: Any) -> list[Any]:
+    """Return the values of a public list: texts, integers or booleans, all of one type.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(values, str):
         raise TypeError
-    listed = np.asarray(values).tolist() if hasattr(values, "dtype") else list(values)
+    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in listed}
     if len(kinds) != 1 or not kinds <= {str, int, bool}:
         raise TypeError
-    return {"values": listed}
+    if kinds == {int} and not -_INTEGERS <= min(listed) <= max(listed) < _INTEGERS:
+        raise TypeError
+    return listed

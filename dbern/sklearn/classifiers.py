@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -13,12 +14,53 @@ from sklearn.base import ClassifierMixin
 from dbern import targets
 from dbern.data.domain import Column
 from dbern.errors import SpecError
+from dbern.sklearn.bounds import listed_values
 from dbern.sklearn.columns import listed_column, one_column, to_floats
 from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
 from dbern.synopsis.regression import in_data_units
 from dbern.synopsis.vectors import ReleasedVector
 from dbern.targets import Learner
 from dbern.types import FloatArray
+
+_RENUMBERING = ("sklearn.ensemble.", "sklearn.multiclass")
+"""Modules of scikit-learn that fit classifiers to numbers of the labels that occur in y."""
+
+
+def _public_classes(classes: Any) -> list[Any]:
+    """Return all labels that there may be, in order."""
+    if classes is None:
+        raise SpecError(
+            'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
+            "they are public, and never looked up in y"
+        )
+    try:
+        return sorted(set(listed_values(classes)))
+    except TypeError:
+        raise SpecError(
+            "classes: are no list of texts, of integers or of booleans. Write labels of one type, "
+            'such as classes=["no", "yes"]; a missing label is none'
+        ) from None
+
+
+def _positions(vector: Any, listed: list[Any]) -> FloatArray:
+    return to_floats(vector, Column("y", "classes", tuple(listed)), "y")
+
+
+def _require_own_labels() -> None:
+    """Refuse to be fitted by what numbers labels anew, whichever of them occur.
+
+    Its numbers are those of the labels that are in y: one record may renumber all others, and no
+    noise covers that. Which wrapper calls is public.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith(_RENUMBERING):
+            raise SpecError(
+                "classes: scikit-learn's ensembles and multiclass wrappers number the labels that "
+                "occur in y, which one record may change, and fit to the numbers. Fit each "
+                'classifier by itself and combine them, as "Ensembles" in docs/frames.md shows'
+            )
+        frame = frame.f_back
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -31,37 +73,45 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
         A row whose label is not one of the classes contributes nothing: to refuse it would tell of
         the data.
         """
-        if self.classes is None:
-            raise SpecError(
-                'classes: are missing. Write classes=["no", "yes"], all labels that there may be: '
-                "they are public, and never looked up in y"
-            )
+        listed = _public_classes(self.classes)
+        _require_own_labels()
         table = self._columns(X)
         vector = one_column(y, len(next(iter(table.values()))))
-        classes = np.unique(self.classes)
-        listed = classes.tolist()
-        labels = to_floats(vector, Column("y", "classes", tuple(listed)), "y")
-        self._release(table, "label", {"classes": listed}, listed_column(labels, listed))
-        self.classes_ = classes
+        labels = listed_column(_positions(vector, listed), listed)
+        self._release(table, "label", {"classes": listed}, labels)
+        self.classes_ = np.array(listed)
         return self
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Return the class of each point (m,); of one outside the bounds that of the nearest."""
+        """Return the class of each point (m,); of one outside the bounds that of the nearest.
+
+        A row with a missing value has None, in an array of objects.
+        """
         scores = self._decisions(X)
         codes = scores.argmax(axis=1) if scores.ndim == 2 else (scores > 0).astype(np.intp)
-        return self.classes_[codes]
+        missing = np.isnan(scores.reshape(len(scores), -1)).any(axis=1)
+        labels = self.classes_[codes]
+        return np.where(missing, None, labels.astype(object)) if missing.any() else labels
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return the share of rows whose class is predicted, of those that `fit` would count."""
+        predicted = self.predict(X)
+        positions = _positions(one_column(y, len(predicted)), self.classes_.tolist())
+        known = ~np.isnan(positions) & np.array([label is not None for label in predicted])
+        labels = self.classes_[positions[known].astype(np.intp)]
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        right = labels == predicted[known]
+        return float(np.average(right, weights=weights)) if known.any() else np.nan
 
     def _decisions(self, X: Any) -> FloatArray:  # noqa: N803
-        points = self._nearest(X)
-        return np.asarray(self.synopsis_.decision_function(points))
+        return self._answers(X, self.synopsis_.decision_function)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _ProbabilisticClassifier(_Classifier):
     def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the probability of each class at each point (m, classes)."""
-        points = self._nearest(X)
-        return np.asarray(self.synopsis_.predict_proba(points))
+        return self._answers(X, self.synopsis_.predict_proba)
 
     def predict_log_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the logarithms of the probabilities."""

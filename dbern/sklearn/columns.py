@@ -21,7 +21,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from dbern.data.columns import as_floats, is_number, is_text
+from dbern.data.columns import as_floats, is_number, is_text, plain_layout
 from dbern.data.domain import Column
 from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
@@ -32,18 +32,20 @@ class InputError(SpecError, ValueError):
 
 
 def split_columns(table: Any) -> tuple[Any, list[Any]]:
-    """Return a frame as it is, or anything else as a matrix, and the columns.
+    """Return a frame as one whose names scikit-learn reads, else a matrix, and the columns.
 
     Raises InputError for what is no table of at least one row and one column.
     """
     names: list[Any] = []
-    if hasattr(table, "iloc") and hasattr(table, "columns") and not hasattr(table, "dask"):
+    if hasattr(table, "dask") and hasattr(table, "columns"):
+        table = table.compute()
+    if hasattr(table, "iloc") and hasattr(table, "columns"):
         names = list(table.columns)
-        columns = [table.iloc[:, index] for index in range(len(names))]
+        columns = [_column_of_pandas(table.iloc[:, index]) for index in range(len(names))]
     elif hasattr(table, "__arrow_c_stream__") and len(getattr(table, "shape", ())) == 2:
         try:
-            arrow = pa.table(table)
-            names, columns = arrow.column_names, [*map(_plain_column, arrow.columns)]
+            table = pa.table(table)
+            names, columns = table.column_names, [*map(_plain_column, table.columns)]
         except Exception:  # noqa: BLE001 -- of any library, whose text may quote a value
             raise InputError(
                 "X: is no Arrow table. Find out why with pyarrow.table(X), and mend it"
@@ -74,15 +76,13 @@ def one_column(y: Any, rows: int) -> Any:
     series = hasattr(y, "iloc")
     streamed = hasattr(y, "__arrow_c_stream__") and len(getattr(y, "shape", (0,))) == 1
     if isinstance(y, pa.Array):
-        column = pa.chunked_array([y])
+        column = _plain_column([y])
     elif streamed and not series:
-        column = pa.chunked_array(y)
+        column = _plain_column(y)
     else:
-        column = y if series and y.ndim == 1 else _to_array(y, "y")
+        column = _column_of_pandas(y) if series and y.ndim == 1 else _to_array(y, "y")
     shape: tuple[int, ...] = (len(column),)
-    if isinstance(column, pa.ChunkedArray):
-        column = _plain_column(column)
-    else:
+    if not isinstance(column, pa.ChunkedArray):
         shape = tuple(column.shape)
     if len(shape) == 2 and shape[1] == 1:
         warnings.warn(
@@ -99,11 +99,14 @@ def one_column(y: Any, rows: int) -> Any:
     return column
 
 
-def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts neither in a dictionary nor as views, among which Arrow finds no values."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if str(column.type) == "string_view" else column
+def _plain_column(column: Any) -> pa.ChunkedArray:
+    """Values row by row, not in a dictionary or as views, among which Arrow finds none."""
+    chunks = [plain_layout(chunk) for chunk in pa.chunked_array(column).chunks]
+    return pa.chunked_array(chunks) if chunks else column
+
+
+def _column_of_pandas(series: Any) -> Any:
+    return _plain_column(series) if hasattr(series.dtype, "pyarrow_dtype") else series
 
 
 def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
@@ -140,11 +143,13 @@ def to_floats(values: Any, column: Column, what: str) -> FloatArray:
     if isinstance(values, pa.ChunkedArray):
         return _arrow_to_floats(values, column, what)
     dtype = values.dtype
+    if str(dtype) == "category":
+        dtype = dtype.categories.dtype
     text = dtype.kind in "UT" or str(dtype).startswith(("str", "string", "large_string"))
     if dtype.kind == "c":
         raise InputError(f"{what}: Complex data not supported. Write two columns")
     if column.categories:
-        if str(dtype) not in ("object", "category"):
+        if str(dtype) != "object":
             _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf")
         return _positions(values.tolist(), column)
     if str(dtype) == "object":
@@ -157,6 +162,8 @@ def to_floats(values: Any, column: Column, what: str) -> FloatArray:
 
 
 def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> FloatArray:
+    if pa.types.is_null(values.type):  # as where polars sees no value at all
+        return np.full(len(values), np.nan)
     text, numbers = is_text(values.type), is_number(values.type)
     _check_type(values.type, column, what, text=text, numbers=numbers)
     if column.categories and numbers:
@@ -165,11 +172,18 @@ def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> Floa
 
 
 def _check_type(dtype: Any, column: Column, what: str, *, text: bool, numbers: bool) -> None:
-    texts = any(isinstance(value, str) for value in column.categories)
-    if text if texts else numbers:
+    if not column.categories:
+        fits, listed = numbers, ""
+    elif isinstance(column.categories[0], str):
+        fits, listed = text, "texts"
+    elif isinstance(column.categories[0], bool):
+        fits, listed = str(dtype).startswith("bool"), "booleans"
+    else:  # of which False and True are 0 and 1
+        truths = str(dtype).startswith("bool")
+        fits, listed = numbers and (not truths or {0, 1} <= set(column.categories)), "integers"
+    if fits:
         return
-    if column.categories:
-        listed = "texts" if texts else "numbers or booleans"
+    if listed:
         raise InputError(
             f"{what}: is of type {dtype}, and the listed values are {listed}. Write both alike"
         )

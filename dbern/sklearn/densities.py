@@ -60,15 +60,16 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
         """Return the logarithm of the density at each point (m,).
 
         Where the released density is below the standard deviation of its noise, also outside the
-        bounds, it counts as that: noise cannot be told from less, and the logarithm is finite.
+        bounds, it counts as that: noise cannot be told from less, and the logarithm is finite. A
+        row with a missing value has NaN.
         """
         points = self._points(X)
         (array,) = self.synopsis_.arrays
         deviation = array.deviation(array.smoothing())
         densities = np.fmax(self.synopsis_(points), deviation)  # of a NaN and a number the number
-        return np.asarray(np.log(densities))
+        return np.where(np.isnan(points).any(axis=1), np.nan, np.log(densities))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Return the sum of the logarithms of the density at points: their log-likelihood."""
+        """Return the sum of the logarithms of the density: the log-likelihood of complete rows."""
         del y
-        return float(self.score_samples(X).sum())
+        return float(np.nansum(self.score_samples(X)))

@@ -6,7 +6,7 @@ import itertools
 import re
 import secrets
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,7 +27,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
-from dbern.sklearn.columns import InputError, listed_column, split_columns, to_floats
+from dbern.sklearn.columns import listed_column, split_columns, to_floats
 from dbern.synopsis.memory import to_memory
 from dbern.system import file_url
 from dbern.targets import Learner
@@ -116,7 +116,7 @@ class ReleasingEstimator(BaseEstimator):
         return dict(zip(names, columns, strict=True))
 
     def _points(self, X: Any) -> FloatArray:  # noqa: N803
-        """Points (m, l) to ask at, of a list positions in it; none may be missing."""
+        """Points (m, l) to ask at, of a list positions in it; NaN for every missing value."""
         check_is_fitted(self)
         table, columns = split_columns(X)
         validate_data(self, table, skip_check_array=True, reset=False)
@@ -124,16 +124,21 @@ class ReleasingEstimator(BaseEstimator):
         points = np.column_stack(
             [to_floats(values, axis.column, f"X: {axis.name}") for values, axis in axes]
         )
-        if not np.isfinite(points).all():
-            raise InputError(
-                "X: a point has a value that is missing (NaN), infinite, no number, or not listed. "
-                "Leave such points out"
-            )
-        return points
+        return np.where(np.isfinite(points), points, np.nan)
 
-    def _nearest(self, X: Any) -> Any:  # noqa: N803
+    def _answers(self, X: Any, answer: Callable[[Any], FloatArray]) -> FloatArray:  # noqa: N803
+        """Answer rows (m, ..) at the nearest points; NaN where a value is missing."""
+        points = self._points(X)
+        complete = ~np.isnan(points).any(axis=1)
+        known = points[complete] if complete.any() else self._box[:1]  # of which the shape is asked
+        answered = np.asarray(answer(self._nearest(known)))
+        answers = np.full((len(points), *answered.shape[1:]), np.nan)
+        answers[complete] = answered[: np.count_nonzero(complete)]
+        return answers
+
+    def _nearest(self, points: FloatArray) -> Any:
         """Nearest points within the bounds, in the form that a synopsis takes."""
-        points, domain = np.clip(self._points(X), *self._box), self.synopsis_.domain
+        points, domain = np.clip(points, *self._box), self.synopsis_.domain
         if not domain.categorical:
             return points
         return {

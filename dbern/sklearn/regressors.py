@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
 from dbern import targets
 from dbern.data.domain import Column
@@ -54,7 +55,8 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
     ) -> FloatArray | tuple[FloatArray, FloatArray, FloatArray]:
         """Return the response at each point (m,), within its bounds.
 
-        That of a point outside the bounds of X is the response at the nearest one.
+        That of a point outside the bounds of X is the response at the nearest one, that of a row
+        with a missing value NaN.
 
         With `return_interval` there are three arrays (m,): the prediction, and the low and high
         ends of its interval. Intervals are simultaneous: with probability at least ``1 - beta`` the
@@ -63,13 +65,28 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
         nor of rows that were not fitted. A fit of which nothing is promised, as of least squares by
         moments or by objective, raises a SpecError.
         """
-        points, combination = self._nearest(X), self.synopsis_.combination
-        values = combination.to_range(self.synopsis_(points))
+        combination = self.synopsis_.combination
+        values = self._answers(X, lambda points: combination.to_range(self.synopsis_(points)))
         if not return_interval:
             return values
         self._check_interval()
-        low, high = self.synopsis_.interval(points, beta)
-        return values, combination.to_range(low), combination.to_range(high)
+        ends = self._answers(
+            X,
+            lambda points: combination.to_range(
+                np.column_stack(self.synopsis_.interval(points, beta))
+            ),
+        )
+        return values, ends[:, 0], ends[:, 1]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
+        """Return R2 of the predictions of rows whose X and y have all values."""
+        predicted = self.predict(X)
+        responses = to_floats(one_column(y, len(predicted)), Column("y", "y_bounds"), "y")
+        known = np.isfinite(predicted) & np.isfinite(responses)
+        weights = None if sample_weight is None else np.asarray(sample_weight)[known]
+        if not known.any():
+            return np.nan
+        return float(r2_score(responses[known], predicted[known], sample_weight=weights))
 
     def _check_interval(self) -> None:
         """Refuse an interval that would be the bounds of y wherever it is asked for."""

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -194,67 +196,141 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 
 
 def _axis_columns(columns: Sequence[Any], domain: Domain) -> list[FloatArray]:
-    return [_axis_column(*column, domain) for column in zip(columns, domain.axes, strict=True)]
+    return [axis_numbers(*column, domain) for column in zip(columns, domain.axes, strict=True)]
 
 
-def _axis_column(values: Any, axis: Axis, domain: Domain) -> FloatArray:
-    """Numbers, or the positions of values in the axis's list; NaN for what is not listed."""
+def axis_numbers(values: Any, axis: Axis, domain: Domain) -> FloatArray:
+    """Return numbers, or the positions of values in the axis's list; NaN for what is not listed."""
     if not axis.categories:
         return as_numbers(values, axis.unit, domain)
-    codes_by_value = {value: float(i) for i, value in enumerate(axis.categories)}
+    chunks = _arrow_chunks(values)
+    if chunks is not None:
+        return np.concatenate([np.empty(0), *(_arrow_positions(chunk, axis) for chunk in chunks)])
+    if _is_masked(values):
+        return _unless_masked(values, axis_numbers(values.data, axis, domain))
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if {type(value) for value in axis.categories} == {str} and kind in tuple("biufc"):
         raise SpecError(
             f"points: {axis.name} is a list of texts. Write a table with the columns "
             f"{', '.join(domain.names)}, or a list of points with one of the texts in each"
         )
+    codes = {(isinstance(value, bool), value): float(i) for i, value in enumerate(axis.categories)}
     listed = np.asarray(values, dtype=object)
     try:
-        codes = [codes_by_value.get(value, np.nan) for value in listed.flat]
+        positions = [
+            codes.get((isinstance(value, bool | np.bool_), value), np.nan) for value in listed.flat
+        ]
     except TypeError:  # whose text quotes the value
         raise SpecError(
             f"points: {axis.name} is a list of values. Write one of them for each point"
         ) from None
-    return np.array(codes, dtype=np.float64).reshape(listed.shape)
+    return np.array(positions, dtype=np.float64).reshape(listed.shape)
 
 
 def as_numbers(values: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
-    """Return a column as numbers; dates and times in the unit of their axis.
+    """Return a column as numbers; dates and times in the unit of their axis; NaN for missing ones.
 
     Raises SpecError for anything else; it does not quote a value.
     """
-    ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
-    if ma is not None and isinstance(values, ma.MaskedArray):  # masked is null, as in a table
-        known = as_numbers(values.data, unit, domain)
-        return np.where(ma.getmaskarray(values), np.nan, known)
-    if unit is None:
-        return _floats(values, domain)
-    column = np.asarray(values)
-    if column.dtype.kind == "M":
-        return unit.of_datetimes(column)
-    if column.dtype.kind == "U" or any(isinstance(moment, date | str) for moment in column.flat):
-        try:
-            moments = (
-                moment_of(moment) if isinstance(moment, str) else moment for moment in column.flat
-            )
-            numbers = [np.nan if moment is None else unit.of(moment) for moment in moments]
-        except (ValueError, AttributeError, TypeError):  # whose text quotes the value
-            raise SpecError(
-                "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
-                '"2026-01-01"'
-            ) from None
-        return np.array(numbers, dtype=np.float64).reshape(column.shape)
-    return _floats(values, domain)
-
-
-def _floats(values: Any, domain: Domain) -> FloatArray:
-    with suppress(ValueError, TypeError):  # whose text quotes the value
-        if not np.iscomplexobj(values):  # numpy would drop the imaginary parts
+    chunks = _arrow_chunks(values)
+    if chunks is not None:
+        return np.concatenate(
+            [np.empty(0), *(_arrow_numbers(chunk, unit, domain) for chunk in chunks)]
+        )
+    if _is_masked(values):
+        return _unless_masked(values, as_numbers(values.data, unit, domain))
+    kind = getattr(getattr(values, "dtype", None), "kind", "")
+    with suppress(ValueError, TypeError, OverflowError):  # whose text quotes the value
+        if kind in tuple("biuf"):  # pandas would make objects of some
             return np.asarray(values, dtype=np.float64)
-    raise SpecError(
-        f"points must be numbers. Write an array (m, {domain.dimensions}) in the "
-        f"order {', '.join(domain.names)}"
+        column = np.asarray(values)
+        if column.dtype.kind in "biuf":
+            return column.astype(np.float64)
+        if column.dtype.kind == "M" and unit is not None:
+            return unit.of_datetimes(column)
+        if column.dtype.kind in "UTO":
+            numbers = [_number(value, unit) for value in column.flat]
+            return np.array(numbers, dtype=np.float64).reshape(column.shape)
+    raise _no_numbers(unit, domain)
+
+
+def _number(value: Any, unit: TimeUnit | None) -> float:
+    """Return a value as a number, NaN for what stands for a missing one; TypeError for others."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant"):
+        return np.nan
+    if hasattr(value, "as_py"):  # in a list of an Arrow array's scalars
+        return _number(value.as_py(), unit)
+    if isinstance(value, np.timedelta64):  # by numpy an integer
+        raise TypeError
+    if isinstance(value, Real | Decimal | np.bool_):
+        return float(value)
+    if unit is not None and isinstance(value, np.datetime64):
+        return float(unit.of_datetimes(np.asarray(value)))
+    moment = moment_of(value) if isinstance(value, str) else value
+    if unit is None or not isinstance(moment, date):
+        raise TypeError
+    return unit.of(moment)
+
+
+def _no_numbers(unit: TimeUnit | None, domain: Domain) -> SpecError:
+    if unit is not None:
+        return SpecError(
+            "points are not dates or times. Write numpy datetime64 or ISO texts, such as "
+            '"2026-01-01"'
+        )
+    return SpecError(
+        f"points must be numbers, neither texts nor times. Write an array (m, {domain.dimensions}) "
+        f"in the order {', '.join(domain.names)}"
     )
+
+
+def _is_masked(values: Any) -> bool:
+    ma = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
+    return ma is not None and isinstance(values, ma.MaskedArray)
+
+
+def _unless_masked(values: Any, numbers: FloatArray) -> FloatArray:
+    """Return numbers where values are not masked, which is null, as in a table."""
+    return np.where(np.ma.getmaskarray(values), np.nan, numbers)
+
+
+def _arrow_chunks(values: Any) -> list[Any] | None:
+    """Return the Arrow arrays of a column that has some, which numpy would misread; else None."""
+    dtype, streamed = getattr(values, "dtype", None), hasattr(values, "__arrow_c_stream__")
+    of_numpy = isinstance(dtype, np.dtype) or hasattr(values, "iloc")  # or of a type of pandas
+    of_arrow = (streamed or hasattr(values, "__arrow_c_array__")) and not of_numpy
+    if not (of_arrow or hasattr(dtype, "pyarrow_dtype")):
+        return None
+    import pyarrow as pa
+
+    chunks: list[Any] = pa.chunked_array(values if streamed else [pa.array(values)]).chunks
+    return chunks
+
+
+def _arrow_positions(chunk: Any, axis: Axis) -> FloatArray:
+    from dbern.data.columns import as_floats, check_kind, plain_layout
+
+    values = plain_layout(chunk)
+    if str(values.type) == "null":
+        return np.full(len(values), np.nan)
+    check_kind("the points", values.type, axis.column)
+    return as_floats(values, axis.column)
+
+
+def _arrow_numbers(chunk: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
+    from dbern.data.columns import is_number, is_text, is_time, numbers, plain_layout
+
+    values = plain_layout(chunk)
+    kind, counted = values.type, is_number(values.type)
+    if str(kind) == "null":
+        return np.full(len(values), np.nan)
+    if unit is not None and is_text(kind):
+        return as_numbers(values.to_numpy(zero_copy_only=False), unit, domain)
+    if unit is not None and counted and hasattr(chunk, "storage"):  # such as pandas' periods
+        raise _no_numbers(unit, domain)
+    if counted or (unit is not None and is_time(kind)):
+        return numbers(values, unit)
+    raise _no_numbers(unit, domain)
 
 
 def _stacked(table: Any, domain: Domain) -> FloatArray:

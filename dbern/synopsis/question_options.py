@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dbern.errors import SpecError
+from dbern.system import number_of
 
 CURVE_POINTS = 21
 """Points of a curve where none are written: they divide an axis into twenty parts."""
@@ -104,21 +105,26 @@ OPTIONS = (
 def read_end(text: str) -> float | str | None:
     """Read a number, or what may be a date; None where nothing is written."""
     try:
-        return float(text)
+        return number_of(text)
     except ValueError:
         return text.strip() or None
 
 
 def read_box(text: str, option: str) -> dict[str, tuple[Any, Any]]:
     """Read ``x=3..7,y=..5``; an end that is left out is open."""
-    box = {}
+    box: dict[str, tuple[Any, Any]] = {}
     for interval in text.split(","):
         name, equals, bounds = interval.partition("=")
         low, dots, high = bounds.partition("..")
-        if not (equals and dots):
+        if not (equals and dots) or "..." in bounds:
             raise SpecError(
                 f'--{option}: "{text}" is neither a box nor a file of them. Write a box such as '
                 "x=3..7,y=..5, or the path of a file whose name ends in .csv, .geojson or .geojsonl"
+            )
+        if name.strip() in box:
+            raise SpecError(
+                f'--{option}: "{text}" has two intervals of {name.strip()}. Write one, or the rows '
+                "of a CSV file for several boxes"
             )
         box[name.strip()] = (read_end(low), read_end(high))
     return box
@@ -142,6 +148,6 @@ def read_point(text: str, option: str) -> dict[str, list[Any]]:
     """Read ``x=3,y=5``: one point, whose coordinates may be dates."""
     pairs = [coordinate.partition("=") for coordinate in text.split(",")]
     point = {name.strip(): [read_end(value)] for name, _, value in pairs}
-    if [None] in point.values():
+    if [None] in point.values() or len(point) < len(pairs):
         raise SpecError(f'--{option}: "{text}" is no point. Write one such as x=3,y=5')
     return point

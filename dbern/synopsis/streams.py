@@ -252,8 +252,13 @@ def window_at(url: str | Path) -> Synopsis | None:
     text, _, days = str(url).rpartition("@")
     if not text or StreamIndex.read(location_at(text)) is None:
         return None
-    stream, (first, _, last) = Stream(text), days.partition("..")
-    return stream.between(first, last) if last else stream.at(first)
+    stream, (first, dots, last) = Stream(text), days.partition("..")
+    if dots and not (first and last):
+        raise SpecError(
+            f"{url}: the window has one day. Write both days of it, as "
+            f"{text}@2026-01-01..2026-01-07, or one alone for the total up to it"
+        )
+    return stream.between(first, last) if dots else stream.at(first)
 
 
 class WindowStore:

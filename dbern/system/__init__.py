@@ -2,7 +2,7 @@
 
 from dbern.system.cache import LRUCache
 from dbern.system.files import read_small
-from dbern.system.formatting import counted, format_number, html_table, raise_powers
+from dbern.system.formatting import counted, format_number, html_table, number_of, raise_powers
 from dbern.system.imports import (
     importable,
     imports_told,
@@ -44,6 +44,7 @@ __all__ = [
     "memory_limit",
     "memory_used",
     "named_function",
+    "number_of",
     "one_thread",
     "raise_powers",
     "read_small",

@@ -25,6 +25,16 @@ def format_number(value: float, digits: int = 4) -> str:
     return raise_powers(f"{value:.{digits}g}")
 
 
+def number_of(text: str) -> float:
+    """Return the number that people and files write; "1_0" is none, and neither are other digits.
+
+    Raises ValueError for any other text.
+    """
+    if "_" in text or not text.isascii():  # which Python's literals may have
+        raise ValueError("no number")
+    return float(text)
+
+
 def raise_powers(text: str) -> str:
     """Write powers of ten in a text as superscripts: 1.5e-06 as 1.5×10⁻⁶."""
     return re.sub(r"(?<=\d)e([-+]?\d+)\b", lambda power: f"×10{_raised(int(power[1]))}", text)

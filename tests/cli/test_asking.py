@@ -220,7 +220,8 @@ def test_regions_keep_their_names(released, run, rows, questions, project):
     files = {
         "some.geojson": (json.dumps(collection(named)), ["north", "1"]),
         "some.csv": ("name,x_low,x_high,y_low,y_high\nsouth,1,2,,\n,2,3,,\n", ["south", "1"]),
-        "one.csv": ("name,x_low,x_high,y_low,y_high\neast,1,2,,\n", ["east"]),
+        "one.csv": ("\ufeffname,x_low,x_high,y_low,y_high\neast,1,2,,\n", ["east"]),
+        "two.geojson": ("\ufeff" + json.dumps(collection(named)), ["north", "1"]),
     }
     for file, (text, names) in files.items():
         (project.folder / file).write_text(text)
@@ -319,6 +320,10 @@ FILES = {  # what no region is read from, and what is said
     "wide.csv": ("x_low,x_high,y_low,y_high\n3,4,,\n3,4000,,\n",
                  "wide.csv: row 2: region: x leaves its bounds"),
     "none.csv": ("x_low,x_high,y_low,y_high\n", "there is no row in it"),
+    "short.csv": ("x_low,x_high,y_low,y_high\n3,4,,\n3\n", "short.csv: row 2: has fewer or more"),
+    "long.csv": ("x_low,x_high,y_low,y_high\n3,4,,,5\n", "long.csv: row 1: has fewer or more"),
+    "twice.csv": ("x_low,x_low,x_high,y_low,y_high\n1,3,4,,\n", "two columns have the same name"),
+    "underscore.csv": ("x_low,x_high,y_low,y_high\n0_1,4,,\n", "x: ends must be numbers"),
     "none.geojson": ('{"features": []}', "there is no feature in it"),
     "point.geojson": (json.dumps(NO_POINT), "feature 1: region: coordinates must be rings of po"),
     "line.geojsonl": (json.dumps(feature(1)) + '\n{"type"\n',
@@ -353,6 +358,13 @@ def test_a_file_that_holds_no_regions_is_refused(released, refusal, project, nam
         (["--mass", "somewhere"], "neither a box nor a file"),
         *((["--mass", f"gone.{kind}"], f"gone.{kind}: there is no such file")
           for kind in ("csv", "json", "geojson")),
+        (["--mass", "x=1..2,x=3..4"], "has two intervals of x"),
+        (["--count", "x=1..2, x=3..4"], "has two intervals of x"),
+        (["--mass", "y=0..1", "--given", "x=1..2,x=3..4"], "has two intervals of x"),
+        (["--mass", "x=0...5"], "neither a box nor a file"),
+        (["--mass", "x=0_1..5"], "x: ends must be numbers"),
+        (["--density", "x=3,y=0,x=4"], "Write one such as x=3,y=5"),
+        (["--quantile", "x=0_1"], "Write AXIS=LEVELS"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),
         (["--quantile", "q=.5"], "Write one of x, y"),
         (["--cdf", "x=2,"], "Write AXIS=PLACES"),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.data.columns import from_stored, numbers, to_stored
+from dbern.data.columns import from_stored, numbers, of_text, to_stored
 from dbern.data.domain import Column
 from dbern.data.times import TICKS, TimeUnit, bounds_of, moment_of
 from dbern.errors import SpecError
@@ -135,3 +135,12 @@ def test_ids_are_stored_and_read_again():
     column = Column("who", "data.unit.column", ids=True)
     ids = np.array([[1.0, np.nan]])
     assert np.array_equal(from_stored(to_stored(ids, column), column), ids, equal_nan=True)
+
+
+@pytest.mark.parametrize("text", ["1_0", "١٠", "1_0.0"])
+def test_a_folder_s_text_that_is_no_plain_number_is_missing(text):
+    """Python reads underscores and the digits of all scripts; what wrote the folder does not."""
+    for column in (Column("x", "x"), Column("x", "x", (1, 10))):
+        assert np.isnan(of_text(text, column))
+        assert not np.isnan(of_text("10", column))
+        assert not np.isnan(of_text("01", column))

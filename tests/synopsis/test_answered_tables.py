@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import xarray
@@ -14,7 +17,7 @@ import dbern.xarray  # noqa: F401 - registers the accessor
 from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
-from dbern.synopsis.points import as_points
+from dbern.synopsis.points import as_numbers, as_points
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 
@@ -68,6 +71,91 @@ def test_masked_points_are_missing(one):
     days = np.ma.masked_array(["1970-01-02", "1970-01-03"], mask=[True, False], dtype="M8[D]")
     when = Domain((Axis("when", 0.0, 9.0, TimeUnit.DAYS),))
     np.testing.assert_array_equal(as_points(days, when), [[np.nan], [2.0]])
+
+
+NUMBER, TEXT = Axis("x", 0.0, 9.0), Axis.of_values("x", ["a", "b", "c"])
+DAY, JAN_3 = Axis("x", 0.0, 9.0, TimeUnit.DAYS), date(1970, 1, 3)
+
+
+class Metres(pa.ExtensionType):
+    """A type of somebody's own; its numbers are those that it stores."""
+
+    def __init__(self, storage: pa.DataType) -> None:
+        super().__init__(storage, "metres")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Metres:
+        return cls(storage)
+
+
+def layouts(value: object) -> dict[str, object]:
+    """A value and two that are missing, in every layout of Arrow, by pandas and by polars."""
+    plain = pa.array([value, None, None])
+    indices, listed = pa.array([0, 1, None]), pa.array([value, None, value])
+    numbered = pa.DictionaryArray.from_arrays(indices, listed)
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 3]), plain[:2])
+    own = pa.ExtensionArray.from_storage(Metres(numbered.type), numbered)
+    arrays = {
+        "plain": plain, "dictionary": numbered, "runs": runs, "extension": own,
+        "chunks": pa.chunked_array([numbered[:1], numbered[1:]]),
+    }  # fmt: skip
+    frames: dict[str, object] = {name: pa.table({"x": array}) for name, array in arrays.items()}
+    for name in ("plain", "dictionary", "runs"):
+        series = pd.Series(pd.arrays.ArrowExtensionArray(arrays[name]))
+        frames[f"pandas {name}"] = pd.DataFrame({"x": series})
+    frames["pandas objects"] = pd.DataFrame({"x": pd.Series([value, pd.NA, None], dtype=object)})
+    frames["pandas category"] = pd.DataFrame({"x": pd.Categorical([value, None, None])})
+    frames["polars"] = pl.DataFrame({"x": [value, None, None]})
+    if isinstance(value, str):
+        frames["polars category"] = frames["polars"].cast(pl.Categorical)
+        frames["polars enum"] = frames["polars"].cast(pl.Enum(["c", "a"]))
+    frames["masked"] = {"x": np.ma.masked_array([value] * 3, [False, True, True])}
+    return frames
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "number"), [(NUMBER, 5.0, 5.0), (TEXT, "c", 2.0), (DAY, JAN_3, 2.0)]
+)
+def test_a_missing_point_is_missing_in_every_layout(axis, value, number):
+    """numpy takes a row without an index in a dictionary for the last of its values."""
+    frames = layouts(value)
+    if axis is DAY:  # numpy and pandas have their own dates
+        del frames["masked"], frames["pandas category"]
+    for name, frame in frames.items():
+        points = as_points(frame, Domain((axis,)))
+        np.testing.assert_array_equal(points, [[number], [np.nan], [np.nan]], err_msg=name)
+    if axis is NUMBER:  # a column by itself, as places of a question are
+        for name in ("dictionary", "chunks"):
+            column = as_numbers(frames[name].column("x"), None, Domain((axis,)))
+            np.testing.assert_array_equal(column, [number, np.nan, np.nan])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axis", [NUMBER, DAY], ids=["numbers", "days"])
+def test_texts_and_times_are_no_numbers(axis):
+    """As `dbern query` has it, which goes by the type of a column."""
+    moments, spans = np.array([2], "M8[ms]"), np.array([2], "m8[ms]")
+    columns = [["2"], np.array(["2"]), spans, spans.astype(object), [spans[0]], [timedelta(2)]]
+    if axis is NUMBER:
+        columns += [moments, [moments[0]], [JAN_3], ["1970-01-03"], moments.astype(object)]
+    frames = [np.array([b"2"])]
+    for column in columns:
+        table = pa.table({"x": pa.array(column)})
+        frames += [column, {"x": column}, pd.DataFrame({"x": column}), table, pl.from_arrow(table)]
+    for frame in frames:
+        with pytest.raises(SpecError, match=r"must be numbers|are not dates"):
+            as_points(frame, Domain((axis,)))
+
+
+def test_a_truth_is_no_number_that_is_listed():
+    one, truth = Axis.of_values("x", [0, 1]), Axis.of_values("x", [False, True])
+    for given, axis in (([[True]], one), ([[1]], truth)):
+        assert np.isnan(as_points(given, Domain((axis,)))).all()
+        with pytest.raises(SpecError, match="x is of type"):
+            as_points(pa.table({"x": given[0]}), Domain((axis,)))
 
 
 def test_bands_and_shapes_come_in_kind_too(one, several):

@@ -100,6 +100,8 @@ def test_bins_of_a_window_answer_questions(nights, stream):
         (lambda s: s.at("2026-02-01"), "outside the horizon"),
         (lambda s: s.between("2026-01-05", "2026-01-03"), "the first day is after the last"),
         (lambda s: s.at("today"), "is no date"),
+        (lambda s: dbern.open(f"{s.location}@2026-01-03.."), "the window has one day"),
+        (lambda s: dbern.open(f"{s.location}@..2026-01-03"), "the window has one day"),
         (lambda s: s.series({"x": (0, 5)}, every="year"), 'write "day", "week" or "month"'),
         (lambda s: s.series({"x": (0, 5)}, every="month"), "no whole month is published yet"),
     ],

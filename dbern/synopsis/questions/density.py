@@ -14,7 +14,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
-from dbern.synopsis.points import Points, as_points, gridded
+from dbern.synopsis.points import Points, as_numbers, as_points, gridded
 from dbern.synopsis.question_options import DENSITY, MARGINAL, read_numbers, read_point
 from dbern.synopsis.questions.answers import Answer, SamplingLaw
 from dbern.synopsis.questions.band import Band
@@ -204,7 +204,7 @@ class Marginal(OptionQuestion):
 def read_coordinates(bins: ReleasedBins, points: Any, index: int) -> FloatArray:
     """Read points (m,) of an axis, in data units."""
     axis, domain = bins.domain.axes[index], bins.domain.axis(index)
-    locations = as_points(np.ravel(points), domain)
+    locations = np.ravel(as_numbers(points, axis.unit, domain))[:, None]
     if not len(locations) or not domain.inside(locations).all():
         raise SpecError(f"places: write one or more, all within the bounds of {axis.name}")
     return locations[:, 0]

@@ -181,7 +181,7 @@ class Cdf(Mass):
         """Read points of an axis, a condition and a target."""
         bounds, locations = bins.domain.axes[bins.axis_index(axis)], np.empty(0)
         with suppress(SpecError):  # which speaks of points
-            locations = as_numbers(np.ravel(points), bounds.unit, Domain((bounds,)))
+            locations = np.ravel(as_numbers(points, bounds.unit, Domain((bounds,))))
         if not (len(locations) and ((locations > bounds.low) & (locations <= bounds.high)).all()):
             raise SpecError(
                 f"cdf: places must be above the lower bound of {bounds.name}, and up to its upper "

@@ -35,6 +35,7 @@ from dbern.synopsis.questions.question import (
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.undenied_points import GRID_POINTS, GridPoints, bracket
+from dbern.system import number_of
 from dbern.types import FloatArray, Int64Array
 
 _MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
@@ -110,7 +111,7 @@ class Quantile(OptionQuestion):
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
         """Read an axis and levels."""
-        name, levels = read_numbers(text, cls.option, float)
+        name, levels = read_numbers(text, cls.option, number_of)
         condition, target = options.condition, options.target
         return [deferred(lambda: cls.read(bins, levels, name, condition, target))]
 

@@ -40,8 +40,12 @@ class _BoxFile:
 
     def rows(self) -> Iterator[dict[str, str]]:
         try:
-            with self.path.open(newline="", encoding="utf-8") as file:
-                yield from csv.DictReader(iter(lambda: file.readline(_MAX_LINE), ""))
+            with self.path.open(newline="", encoding="utf-8-sig") as file:
+                rows = csv.DictReader(iter(lambda: file.readline(_MAX_LINE), ""))
+                _require_names(self.path, rows.fieldnames or ())
+                for number, row in enumerate(rows, start=1):
+                    _require_cells(f"{self.path}: row {number}", row)
+                    yield row
         except FileNotFoundError:
             raise SpecError(f"{self.path}: there is no such file. Check the path") from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -61,7 +65,7 @@ class _BoxFile:
                 raise SpecError(
                     f'{self.path}: has no column "{name}". Write one, empty where the end is open'
                 )
-            values = [read_end(row[name] or "") for row in rows]
+            values = [read_end(row[name]) for row in rows]
             columns.append([bound if value is None else value for value in values])
         return columns[0], columns[1]
 
@@ -70,6 +74,20 @@ class _BoxFile:
 
     def batch_size(self, bins: int) -> int:  # noqa: ARG002 - of whatever bins
         return _BATCH_BOXES
+
+
+def _require_names(path: Path, names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        raise SpecError(f"{path}: two columns have the same name. Rename one of them")
+
+
+def _require_cells(where: str, row: Mapping[Any, Any]) -> None:
+    """Refuse a row of fewer or more cells than there are names: which end is which?"""
+    if None in row or None in row.values():
+        raise SpecError(
+            f"{where}: has fewer or more cells than the first line. Write one for each column, "
+            "empty where the end is open"
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +102,7 @@ class _ShapeFile:
         by_lines = self.path.suffix in _BY_LINES
         number, read = 0, _features_by_line if by_lines else _features_of_collection
         try:
-            with self.path.open(encoding="utf-8") as file:
+            with self.path.open(encoding="utf-8-sig") as file:
                 for shape in read(file):
                     yield _object(shape)
                     number += 1

@@ -14,7 +14,7 @@ from dbern.synopsis.questions.envelopes.splines import (
     bezier,
     support_maxima,
 )
-from dbern.synopsis.questions.polygons import Polygons, side
+from dbern.synopsis.questions.polygons import Parts, Polygons, side
 from dbern.types import BoolArray, FloatArray
 
 _SUBDIVISION = 8  # small cells in a cell, along each axis
@@ -28,12 +28,13 @@ _MARGIN = 1e-12  # of the unit square
 
 def polygon_envelope(polygons: Polygons, axes: Sequence[AxisSplines]) -> Envelope:
     """Return the envelopes of the polygons' weights, (m, b_1, b_2)."""
-    return Envelope.joined(_envelope(rings, axes) for rings in polygons.rings)
+    return Envelope.joined(_envelope(parts, axes) for parts in polygons.regions)
 
 
-def _envelope(rings: Sequence[FloatArray], axes: Sequence[AxisSplines]) -> Envelope:
+def _envelope(parts: Parts, axes: Sequence[AxisSplines]) -> Envelope:
     counts = [splines.cells * _SUBDIVISION for splines in axes]
-    cut, middle = _cut(rings, counts), _inside(rings, counts)
+    cut = np.any([_cut(rings, counts) for rings in parts], axis=0)
+    middle = np.any([_inside(rings, counts) for rings in parts], axis=0)
     upper = _majorant(middle | cut, axes)
     lower = 1.0 - _majorant(~middle | cut, axes)
     first, second = (_values(splines) / splines.cells / _SUBDIVISION for splines in axes)

@@ -10,7 +10,7 @@ from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.questions import polygons as module
-from dbern.synopsis.questions.envelopes import smoothed_polygon
+from dbern.synopsis.questions.envelopes import polygon, smoothed_polygon
 from dbern.synopsis.questions.envelopes.polygon import polygon_envelope
 from dbern.synopsis.questions.envelopes.smoothed_polygon import smoothed_polygon_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
@@ -259,3 +259,26 @@ def test_parts_whose_corners_are_on_each_other_s_slopes_do_not_cross():
             parts = [[[a, b, above, a]], [[corner, b, below, corner]], [[a, corner, below, a]]]
             shape = {"type": "MultiPolygon", "coordinates": parts}
             assert len(module.polygons_of(shape, domain).regions[0]) == 3
+
+
+@pytest.mark.parametrize("cells", [(88, 56), (8, 400), (400, 8)])
+def test_small_cells_that_an_edge_goes_through_are_cut_and_few_others(cells):
+    rings = [TRIANGLE, ISLAND, BOW[:, ::-1], circle(9), circle(30, radius=1e-3), SQUARE]
+    shares = np.linspace(0, 1, 3000)[:, None]
+    for ring in rings:
+        met = np.zeros(cells, bool)
+        for a, b in itertools.pairwise(ring):
+            at = np.floor((a + shares * (b - a)) * cells).astype(int)
+            met[tuple(at.clip(0, np.array(cells) - 1).T)] = True
+        cut = polygon._cut([[ring]], cells)
+        assert cut[met].all()
+        assert cut.sum() <= 1.1 * met.sum() + 3 * len(ring)
+
+
+def test_work_on_a_large_map_is_by_cells_and_no_matrix_of_all_small_cells_is_made(monkeypatch):
+    made, values = [], AxisSplines.values
+    monkeypatch.setattr(
+        AxisSplines, "values", lambda self, t: made.append((len(t), self)) or values(self, t)
+    )
+    polygon_envelope(Polygons([[[TRIANGLE]]], [None]), [AxisSplines(60, 1), AxisSplines(50, 2)])
+    assert all(count <= splines.cells * (splines.degree + 1) for count, splines in made)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -23,6 +24,9 @@ _LEAST_WORK = 1 << 19  # points times nodes of their axes: some milliseconds of 
 _TABLE_POINTS = 8  # as many points a node take the matrix products as long as the table
 
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
+_LOCAL_VALUES = 1 << 20  # coefficients, of more of which points near each other use a part
+_NEAR_POINTS, _NEAR_NODES = 16, 16  # at least, of a part of the points
+_LEFT_OUT = 2.0**-46  # of a point's weight, at a node: pieces miss a hundred times as much
 _GRID_VALUES = 1 << 19  # of an unfinished grid: 4 MiB, and as much twice or thrice on the way
 _MIN_POINTS_OF_THREAD = 1 << 16  # fewer are not worth a thread
 _AT_ONCE = 1 << 14  # points and what is known of them fit the cache of a core
@@ -146,16 +150,44 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     The iterated operator is already applied to the coefficients (`iterate`).
     """
     values = np.empty(len(points))
-    rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
-    for first in range(0, len(points), rows):
-        batch = points[first : first + rows]
-        bases = [bernstein_basis(y, n - 1) for y, n in zip(batch.T, bernstein.shape, strict=True)]
-        partial = bases[0] @ bernstein.reshape(len(bernstein), -1)
-        for basis in bases[1:]:
-            inner = partial.reshape(*basis.shape, -1)
-            partial = np.einsum("mvr,mv->mr", inner, basis)
-        values[first : first + rows] = partial[:, 0]
+    for near in _neighborhoods(points, bernstein.shape):
+        rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
+        for first in range(0, len(near), rows):
+            batch = near[first : first + rows]
+            values[batch] = _evaluate_near(bernstein, points[batch])
     return values
+
+
+def _neighborhoods(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]:
+    """Split points into those that are near each other, so that few nodes of a lattice matter.
+
+    Of a small lattice or few points there is one part.
+    """
+    if math.prod(shape) < _LOCAL_VALUES:
+        return [np.arange(len(points))]
+    parts = (len(points) / _NEAR_POINTS) ** (1 / len(shape))
+    counts = [max(1, int(min(parts, n / _NEAR_NODES))) for n in shape]
+    cells = [
+        np.minimum((y * n).astype(np.int64), n - 1) for y, n in zip(points.T, counts, strict=True)
+    ]
+    numbers = np.ravel_multi_index(cells, counts)
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+
+
+def _evaluate_near(bernstein: FloatArray, points: FloatArray) -> FloatArray:
+    """Evaluate points by the nodes that any of them gives more than `_LEFT_OUT` of its weight."""
+    bases = [bernstein_basis(y, n - 1) for y, n in zip(points.T, bernstein.shape, strict=True)]
+    if bernstein.size >= _LOCAL_VALUES:
+        used = [np.flatnonzero(basis.max(axis=0) > _LEFT_OUT) for basis in bases]
+        windows = [slice(nodes[0], nodes[-1] + 1) for nodes in used]
+        bernstein = bernstein[tuple(windows)]
+        bases = [basis[:, window] for basis, window in zip(bases, windows, strict=True)]
+    partial = bases[0] @ bernstein.reshape(len(bernstein), -1)
+    for basis in bases[1:]:
+        inner = partial.reshape(*basis.shape, -1)
+        partial = np.einsum("mvr,mv->mr", inner, basis)
+    return np.asarray(partial[:, 0])
 
 
 def _fill(

@@ -124,3 +124,16 @@ def test_without_pieces_a_large_request_takes_the_slow_way(monkeypatch):
 )
 def test_larger_requests_go_by_pieces(shape, least):
     assert _least_resampled(shape) == least
+
+
+def test_points_of_a_large_lattice_use_the_nodes_near_them(monkeypatch):
+    """Values are those of all nodes, and what is far away is not even looked at."""
+    rng = np.random.default_rng(4)
+    coefficients, points = rng.normal(size=(81, 61, 71)), rng.uniform(size=(400, 3))
+    whole = evaluate(coefficients, points)
+    monkeypatch.setattr(evaluator, "_LOCAL_VALUES", 1)
+    np.testing.assert_allclose(evaluate(coefficients, points), whole, rtol=0, atol=1e-11)
+    coefficients[60:] = np.nan
+    low = points[:, 0] < 0.2
+    np.testing.assert_allclose(evaluate(coefficients, points[low]), whole[low], rtol=0, atol=1e-11)
+    assert len(evaluate(coefficients, points[:0])) == 0

@@ -268,14 +268,14 @@ def _marginal(measure: NoisyMeasure, axes: tuple[int, ...]) -> BinView:
 @lru_cache(maxsize=8)
 def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
     conditions = np.frombuffer(weights).reshape(3, -1)
-    # Without a condition all sides are alike, and noise is summed once.
-    distinct, index = np.unique(conditions, axis=0, return_inverse=True)
     values = np.moveaxis(measure.values, axis, 0)
     noise = np.moveaxis(measure.noise, axis, 0)
-    count, draws = len(values), noise.shape[-1]
-    layers = np.einsum("lo,bo->lb", conditions, values.reshape(count, -1))
-    noise = noise.reshape(count, -1, draws)
-    summed = np.stack([np.einsum("o,bod->bd", condition, noise) for condition in distinct])
+    layers = np.einsum("lo,bo->lb", conditions, values.reshape(len(values), -1))
+    noise = noise.reshape(len(values), conditions.shape[1], noise.shape[-1])
+    # Without a condition all sides are alike, and noise is summed once.
+    distinct = {side.tobytes(): side for side in conditions}
+    sums = {key: np.einsum("o,bod->bd", side, noise) for key, side in distinct.items()}
+    summed = np.stack([sums[side.tobytes()] for side in conditions])
 
     def products(variances: FloatArray) -> FloatArray:
         sizes = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1)
@@ -284,7 +284,7 @@ def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
     gram, variances = products(np.ones(measure.values.shape)), measure.variances
     sampled = None if variances is None else products(variances)
     max_weights = np.abs(conditions).max(axis=1)
-    return BinView(layers, summed[index.reshape(-1)], gram, sampled, max_weights, measure)
+    return BinView(layers, summed, gram, sampled, max_weights, measure)
 
 
 @lru_cache(maxsize=8)

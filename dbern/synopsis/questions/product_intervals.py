@@ -12,7 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.errors import SpecError
 from dbern.synopsis.questions.band import Band, band_in_batches
 from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.interval import Denominator, quotient_interval, undenied_quotients
@@ -28,18 +27,24 @@ _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cac
 def product_intervals(
     measure: NoisyMeasure, weights: ProductWeights, beta: Fraction, *, of_total: bool
 ) -> Band:
-    """Return shares of products of weights: of many a batch at a time, by the tail for all."""
-    draws, count, used = DRAWS if measure.spread is None else 0, len(weights), weights.used
-    if count * max(measure.values.size, draws) <= _MAX_LAID_OUT:
-        envelopes = weights.axes(slice(None))
-        view = measure.marginal(used) if used else measure.joint()
-        laid_out = products([envelopes[i] for i in used] or envelopes).layered()
-        denominator = Denominator.total(view) if of_total else None
-        return quotient_interval(view, laid_out, denominator, beta)
-    if measure.spread is not None:
-        raise SpecError(f"population: {count} are too many at once. Ask for parts of them")
+    """Return shares of products of weights: of many a batch at a time, by the tail for all.
 
-    def band(batch: slice, beta_i: Fraction) -> Band:
+    Of a population all are laid out: what its rows add to the noise is told bin by bin.
+    """
+    count, used = len(weights), weights.used
+    few = count * max(measure.values.size, DRAWS) <= _MAX_LAID_OUT
+    if few or measure.spread is not None:
+        view = measure.marginal(used) if used else measure.joint()
+        denominator = Denominator.total(view) if of_total else None
+
+        def laid_out(batch: slice, beta_i: Fraction) -> Band:
+            envelopes = weights.axes(batch)
+            inside = products([envelopes[i] for i in used] or envelopes).layered()
+            return quotient_interval(view, inside, denominator, beta_i)
+
+        return band_in_batches(count, _MAX_LAID_OUT // view.values.size, beta, laid_out)
+
+    def factored(batch: slice, beta_i: Fraction) -> Band:
         estimate, minorants, majorants = _product_families(measure, weights.axes(batch))
         if of_total:
             estimate = quotient_or_half(estimate, measure.bins.sum())
@@ -49,7 +54,7 @@ def product_intervals(
         return undenied_quotients(estimate, minorants, majorants, measure, beta_i)
 
     batch_size = _BATCH_WEIGHTS // sum(splines.count for splines in measure.splines)
-    return band_in_batches(count, batch_size, beta, band)
+    return band_in_batches(count, batch_size, beta, factored)
 
 
 def _product_families(

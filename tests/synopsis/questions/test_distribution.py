@@ -373,7 +373,7 @@ def test_a_polygon_lies_between_its_splines(degree):
     axes = AxisSplines(11, degree), AxisSplines(7, degree)
     for seed in range(4):
         ring, at = ring_of(seed)
-        sides = polygon_envelope(Polygons([[ring]], [None]), axes)
+        sides = polygon_envelope(Polygons([[[ring]]], [None]), axes)
         inside, beta = in_ring(ring, at), [one.values(x) for one, x in zip(axes, at.T, strict=True)]
         low, high = (
             np.einsum("aj,jk,ak->a", beta[0], one[0], beta[1]) for one in (sides.lower, sides.upper)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from dbern.synopsis.questions.envelopes.splines import (
     grid_fit,
     support_maxima,
 )
-from dbern.synopsis.questions.polygons import Polygons
+from dbern.synopsis.questions.polygons import Parts, Polygons, outline
 from dbern.types import FloatArray
 
 _MIN_ERROR, _MAX_ERROR = 1e-5, 1e-3  # of a share
@@ -35,11 +34,11 @@ def smoothed_polygon_envelope(
     Numerical integration may miss up to `error` of a share.
     """
     error = min(max(error, _MIN_ERROR), _MAX_ERROR)
-    return Envelope.joined(_envelope(rings, axes, kernels, error) for rings in polygons.rings)
+    return Envelope.joined(_envelope(parts, axes, kernels, error) for parts in polygons.regions)
 
 
 def _envelope(
-    rings: Sequence[FloatArray],
+    parts: Parts,
     axes: Sequence[AxisSplines],
     kernels: Sequence[Kernel],
     error: float,
@@ -50,7 +49,7 @@ def _envelope(
         steps_in_cell = round(np.clip(steps, *_STEPS_IN_CELL))
         grids.append(grid(splines, steps_in_cell))
         fits.append(grid_fit(splines, steps_in_cell))
-    values, integration_error = _integrated(rings, grids, kernels, error)
+    values, integration_error = _integrated(parts, grids, kernels, error)
     betas, solvers = zip(*fits, strict=True)
     estimate = solvers[0] @ values @ solvers[1].T
     rise = integration_error + _ROUNDING
@@ -73,13 +72,13 @@ def _over_supports(excess: FloatArray, axes: Sequence[AxisSplines]) -> FloatArra
 
 
 def _integrated(
-    rings: Sequence[FloatArray],
+    parts: Parts,
     grids: Sequence[FloatArray],
     kernels: Sequence[Kernel],
     error: float,
 ) -> tuple[FloatArray, float]:
     """Integrate kernels at the points of a grid over a region; and bound the error of that."""
-    edges = np.concatenate([_oriented(i, rings) for i in range(len(rings))])
+    edges = outline(parts)
     vectors = edges[:, 1] - edges[:, 0]
     lengths = np.maximum(np.hypot(*vectors.T), 1e-300)
     x, y = np.abs(vectors.T) / lengths
@@ -98,47 +97,3 @@ def _integrated(
     across = first.cumulative(points[:, 0] - grids[0][:, None]) - 0.5
     integrals = across @ (second(points[:, 1, None] - grids[1]) * upward[:, None])
     return integrals, scale * longest**2
-
-
-def _oriented(index: int, rings: Sequence[FloatArray]) -> FloatArray:
-    """Edges (m, 2, 2) of a ring, with what counts as inside on their left.
-
-    Rings do not cross: one is within another where an inner point is, if it is smaller.
-    """
-    sizes = [(abs(_area(ring)), i) for i, ring in enumerate(rings)]
-    ring, point = rings[index], _inner(rings[index])
-    around = sum(
-        size > sizes[index] and _holds(candidate, point)
-        for size, candidate in zip(sizes, rings, strict=True)
-    )
-    outward = (_area(ring) > 0) == (around % 2 == 0)
-    return np.stack([*pairwise(ring if outward else ring[::-1])])
-
-
-def _area(ring: FloatArray) -> float:
-    x, y = ring.T
-    return float((x[:-1] * y[1:] - x[1:] * y[:-1]).sum() / 2)
-
-
-def _crossings(ring: FloatArray, y: float) -> FloatArray:
-    a, b = ring[:-1], ring[1:]
-    crossing = (a[:, 1] <= y) != (b[:, 1] <= y)
-    a, b = a[crossing], b[crossing]
-    at = a[:, 0] + (y - a[:, 1]) / (b[:, 1] - a[:, 1]) * (b[:, 0] - a[:, 0])
-    return np.asarray(np.sort(at))
-
-
-def _holds(ring: FloatArray, point: FloatArray) -> bool:
-    return bool((_crossings(ring, point[1]) > point[0]).sum() % 2)
-
-
-def _inner(ring: FloatArray) -> FloatArray:
-    """Point inside, in the middle of the widest gap halfway between two corners' heights."""
-    heights = np.unique(ring[:, 1])
-    if len(heights) < 2:
-        return np.asarray(ring[0])
-    gaps = np.diff(heights)
-    y = float(heights[gaps.argmax()] + gaps.max() / 2)
-    intervals = _crossings(ring, y).reshape(-1, 2)
-    widest = intervals[(intervals[:, 1] - intervals[:, 0]).argmax()]
-    return np.array([float(widest.mean()), y])

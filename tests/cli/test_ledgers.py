@@ -192,7 +192,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.thorough
+@pytest.mark.sample(test=1)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_no_command_ends_a_damaged_ledger_with_a_traceback(project, run, damage):
     """Each says in a sentence that it is damaged, and no damaged one is written to."""

@@ -132,9 +132,11 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 
 
 def _is_folder(entry: os.DirEntry[str], *, links: bool = True) -> bool:
-    with _skipped(entry.path):  # a link to itself
+    try:
         return entry.is_dir(follow_symlinks=links)
-    return False
+    except OSError as error:  # a link to itself
+        _require_absent(entry.path, error)
+        return False
 
 
 @contextmanager
@@ -146,8 +148,13 @@ def _skipped(folder: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in NO_FILE_ERRNOS:
-            raise _failed_disk(folder, error) from None
+        _require_absent(folder, error)
+
+
+def _require_absent(path: str, error: OSError) -> None:
+    """Raise what the disk's failure is, where the error says anything but that nothing is there."""
+    if error.errno not in NO_FILE_ERRNOS:
+        raise _failed_disk(path, error) from None
 
 
 def _failed_disk(path: str, error: OSError) -> DbernError:

@@ -132,10 +132,12 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 
 
 def _is_folder(entry: os.DirEntry[str], *, links: bool = True) -> bool:
-    is_folder = False
-    with _skipped(entry.path):  # a link to itself
-        is_folder = entry.is_dir(follow_symlinks=links)
-    return is_folder
+    try:
+        return entry.is_dir(follow_symlinks=links)
+    except OSError as error:
+        if error.errno not in NO_FILE_ERRNOS:
+            raise _failed_disk(entry.path, error) from None
+        return False  # a link to itself
 
 
 @contextmanager

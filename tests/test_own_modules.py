@@ -68,6 +68,17 @@ def test_a_reference_density_beside_the_spec_is_found(project, forgotten):
     assert spec.reference is not None
 
 
+@pytest.mark.parametrize("body", ["1 / 0", "points[:1]", "'SECRET'", "points * float('nan')"])
+def test_a_reference_density_that_fails_is_named(project, forgotten, body):
+    oracle(project)
+    module = f"def flat(points):\n    return {body}\n"
+    (project.folder / "own_curve.py").write_text(module)
+    spec = project.spec(data__bounds={"y": None}, target={"bandwidth": [2.0]},
+                        mechanism={"reference": "own_curve:flat"})  # fmt: skip
+    with pytest.raises(dbern.SpecError, match=r'^mechanism\.reference: "own_curve:flat" .*Write a'):
+        dbern.plan(spec)
+
+
 def test_a_missing_module_is_told_where_it_goes(project):
     with pytest.raises(dbern.SpecError, match=r"beside the spec .* PYTHONPATH"):
         project.spec(**_ORACLE)

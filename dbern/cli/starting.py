@@ -146,11 +146,12 @@ def init(
         ) from None
     content = tomllib.loads(text)["budget"]
     terms = Terms(spec.protection.neighbors, spec.protection.unit)
+    partition = " --partition P" if "{partition}" in text else ""
     following = [
-        f"dbern plan {spec_path}",
+        f"dbern plan {spec_path}{partition}",
         f"dbern ledger init --ledger {content['ledger']}",
         grant_command(content["ledger"], content["dataset"], spec.charge, terms),
-        f"dbern release {spec_path}",
+        f"dbern release {spec_path}{partition}",
     ]
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]
     text = f"wrote {spec_path}" if quiet else "\n".join(lines)
@@ -164,7 +165,8 @@ def terminal() -> bool:
 
 def _spec_text(answers: Answers, stem: str, options: dict[str, Any]) -> str:
     """Ask for all that a spec needs, and return it as TOML."""
-    name = answers.ask("release", "name", "Name of the release", stem)
+    partition = "-{partition}" if "{partition}" in str(options["source"]) else ""
+    name = answers.ask("release", "name", "Name of the release", stem + partition)
     answers.ask("data", "source", 'Parquet files, as "data/*.parquet"')
     answers.ask_axes()
     learner = answers.ask_learner()

@@ -172,16 +172,14 @@ class Combination(ABC):
         """Cut values to the public range of responses, where it states one."""
         return values
 
-    def unit_text(
-        self, names: Sequence[str], *, density: bool, response: str = "the response"
-    ) -> str:
+    def unit_text(self, volume: str, *, density: bool, response: str = "the response") -> str:
         """Return the unit of a value, in words that follow a number; empty where it has none.
 
-        `names` and `response` are the names of the axes and of the response.
+        `volume` is the unit of the axes' volume, and `response` the name of the response.
         """
         del response
         per_volume = density and self.keeps_values
-        return f" per unit of {' and '.join(names)}" if per_volume else ""
+        return f" per {volume}" if per_volume else ""
 
     def inconsistency(self) -> str:
         """Return which parameters no release states together; empty where all is well."""

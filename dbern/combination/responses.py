@@ -51,11 +51,9 @@ class Ranged(Combination):
         """Cut values to the range."""
         return np.asarray(np.clip(values, self.low, self.high))
 
-    def unit_text(
-        self, names: Sequence[str], *, density: bool, response: str = "the response"
-    ) -> str:
+    def unit_text(self, volume: str, *, density: bool, response: str = "the response") -> str:
         """Return the response's."""
-        del names, density
+        del volume, density
         return f" of {response}"
 
     def inconsistency(self) -> str:

@@ -228,6 +228,15 @@ def rounded_text(axes: Sequence[Axis]) -> str:
     return f"rounded to {steps}" if steps else ""
 
 
+def volume_unit(axes: Sequence[Axis], *, labels: bool = False) -> str:
+    """Return the unit of a density's volume in words: "unit of x and y", of dates "day of when"."""
+    names = [axis.label if labels else axis.name for axis in axes]
+    if not any(axis.unit for axis in axes):
+        return f"unit of {' and '.join(names)}"
+    units = [axis.unit.name.lower().removesuffix("s") if axis.unit else "unit" for axis in axes]
+    return " and ".join(f"{unit} of {name}" for unit, name in zip(units, names, strict=True))
+
+
 def named_with(name: str, units: str) -> str:
     """Return a column's name with its units in parentheses, where it has some."""
     return f"{name} ({units})" if units else name

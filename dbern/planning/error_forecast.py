@@ -16,6 +16,7 @@ from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
 from dbern.certify.certificate import bias_from_statistic, shrunk_distance_if_even
 from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
+from dbern.data.domain import volume_unit
 from dbern.planning.best_design import make_search
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.measurement_plan import PlannedPart
@@ -37,7 +38,7 @@ def forecast_errors(
     density = len(additive) == len(parts) and all(
         measurement.unit == 1 / domain.volume for measurement in additive
     )
-    unit = combination.unit_text(domain.names, density=density)
+    unit = combination.unit_text(volume_unit(domain.axes), density=density)
     low, high = zip(*(measurement.range for measurement in measurements), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):

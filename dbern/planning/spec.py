@@ -301,7 +301,23 @@ class ReleaseSpec(Section):
             density = named_function(name, "mechanism.reference", "of points (m, l)")
         low = np.array([axis.low for axis in self.domain.axes])
         width = np.array([axis.width for axis in self.domain.axes])
-        return lambda points: np.asarray(density(low + points * width))
+
+        def reference(points: FloatArray) -> FloatArray:
+            try:
+                values = np.asarray(density(low + points * width), dtype=np.float64)
+            except Exception as error:  # noqa: BLE001 -- it is somebody's own, of public points
+                raise SpecError(
+                    f'mechanism.reference: "{name}" fails ({type(error).__name__}). Write a '
+                    "function that returns a number for each of the points (m, l)"
+                ) from None
+            if values.size != len(points) or not np.isfinite(values).all():
+                raise SpecError(
+                    f'mechanism.reference: "{name}" returns no finite number for each point. '
+                    "Write a function of points (m, l) that returns m numbers"
+                )
+            return values.reshape(-1)
+
+        return reference
 
     @property
     def combination(self) -> Combination:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.combination.responses import Quotient, Quotients
-from dbern.data.domain import Axis, rounded_text
+from dbern.data.domain import Axis, rounded_text, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
@@ -114,7 +114,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
         "places": cells,
         "ratio": _ratio(axes),
-        "unit": synopsis.combination.unit_text([axis.label for axis in axes], density=True),
+        "unit": synopsis.combination.unit_text(volume_unit(axes, labels=True), density=True),
         "groups": [printable(str(group)) for group in synopsis.classes],
         "column": synopsis.metadata.get("columns", {}).get("group", "Group"),
         "value": value,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.data.domain import Axis, named_with
+from dbern.data.domain import Axis, named_with, volume_unit
 from dbern.errors import printable
 from dbern.synopsis.grids import values_on_grid
 from dbern.synopsis.labels import named_values
@@ -149,8 +149,8 @@ def value_name(synopsis: Synopsis) -> str:
     """Return the name of values, with their units."""
     combination, domain = synopsis.combination, synopsis.domain
     if synopsis.meaning == "density":
-        labels = [axis.label for axis in domain.axes]
-        return printable("density" + combination.unit_text(labels, density=True))
+        volume = volume_unit(domain.axes, labels=True)
+        return printable("density" + combination.unit_text(volume, density=True))
     return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 

@@ -6,7 +6,7 @@ import math
 
 from dbern.certify.bias import remedies_of
 from dbern.certify.error_summary import ErrorSummary
-from dbern.data.domain import named_with
+from dbern.data.domain import named_with, volume_unit
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.released_function import ReleasedFunction
 
@@ -62,5 +62,5 @@ def _value_unit(function: ReleasedFunction) -> str:
     )
     response = metadata.get("columns", {}).get("response", "the response")
     response = named_with(response, metadata.get("units", {}).get(response, ""))
-    names = [axis.label for axis in domain.axes]
-    return function.combination.unit_text(names, density=density, response=response)
+    volume = volume_unit(domain.axes, labels=True)
+    return function.combination.unit_text(volume, density=density, response=response)

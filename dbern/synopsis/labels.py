@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.combination.base import Combination
-from dbern.data.domain import Axis, Domain, named_with
+from dbern.data.domain import Axis, Domain, named_with, volume_unit
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def named_values(
         units = [axis.unit.name.lower() if axis.unit else axis.units for axis in domain.axes]
         if all(units):
             return meaning, " ".join(f"{u}-1" if u.isalpha() else f"({u})-1" for u in units)
-        return meaning + combination.unit_text(domain.names, density=True), ""
+        return meaning + combination.unit_text(volume_unit(domain.axes), density=True), ""
     if meaning == "response":
         name = columns.get("response", meaning)
         return name, metadata.get("units", {}).get(name, "")

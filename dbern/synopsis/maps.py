@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.certify.error_summary import upper_bound_text
-from dbern.data.domain import Domain, rounded_text
+from dbern.data.domain import Domain, rounded_text, volume_unit
 from dbern.errors import SpecError, printable
 from dbern.synopsis.grids import check_numeric
 from dbern.synopsis.labels import of_columns
@@ -76,7 +76,7 @@ def plotted(
         )
     grid = grid_of(_SHOWN_POINTS[len(axes)])
     if grid.attrs["long_name"] == "density":  # its units, such as miles-1 hours-1, are for files
-        words = f"density per unit of {' and '.join(domain.names)}"
+        words = f"density per {volume_unit(domain.axes)}"
         grid = grid.assign_attrs(long_name=words)
         grid.attrs.pop("units", None)
     title = grid.attrs.get("title", "")

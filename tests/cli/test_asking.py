@@ -189,6 +189,11 @@ def test_places_and_points_are_answered_as_in_python(released, rows):
     assert answers[-1]["question"].endswith(", at x=3,y=.5")
 
 
+def test_rows_of_a_condition_are_named_once(released, rows):
+    (answer,) = rows("--mass", "y=0..1", "--given", "x=3..5")
+    assert answer["question"].startswith("share of the rows with x from 3.0 to 5.0 in y from 0.0")
+
+
 def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
     released, rows, project, monkeypatch
 ):
@@ -363,6 +368,8 @@ def test_a_file_that_holds_no_regions_is_refused(released, refusal, project, nam
         (["--mass", "y=0..1", "--given", "x=1..2,x=3..4"], "has two intervals of x"),
         (["--mass", "x=0...5"], "neither a box nor a file"),
         (["--mass", "x=0_1..5"], "x: ends must be numbers"),
+        (["--cov", "--given", "x=3..5"], "--cov: is of two axes, and only y is asked about here"),
+        (["--correlation", "--given", "y=0..1"], "--correlation: is of two axes, and only x is"),
         (["--density", "x=3,y=0,x=4"], "Write one such as x=3,y=5"),
         (["--quantile", "x=0_1"], "Write AXIS=LEVELS"),
         (["--quantile", "x"], "Write AXIS=LEVELS"),

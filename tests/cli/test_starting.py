@@ -59,6 +59,17 @@ def test_init_writes_a_spec_that_loads(init, kind):
     assert str(spec.charge) == "epsilon 0.5"
 
 
+def test_a_source_of_partitions_names_each_release(project, run):
+    words = ("--source", "data/{partition}/*.parquet", *DENSITY[2:], "--kind", "kernel-density")
+    ran = run("init", "new.toml", *words)
+    lines = [line.strip() for line in ran.out.splitlines()]
+    assert "dbern plan new.toml --partition P" in lines
+    assert "dbern release new.toml --partition P" in lines
+    spec = ReleaseSpec.load(project.folder / "new.toml", partition="2026-01-01")
+    assert spec.release.name == "new-2026-01-01"
+    assert spec.release.output == "new-2026-01-01.zarr"
+
+
 @pytest.mark.parametrize(
     ("limits", "unit"),
     [
@@ -134,6 +145,7 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
         (BASE, "bandwidth = [0.5, 0.5]"),
         ((*BASE, "--set", "bandwidth=wide"), "is not a TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
+        ((*DENSITY, "--set", "bandwidth=[1.0, 1.0]"), "--set: a key is given twice"),
         ((*BASE, "--set", "bandwith=[1.0]"), "bandwith: kernel-density has no such key"),
         ((*BASE, "--axis", "z=5", *KINDS["kernel-density"]), "write z=low,high"),
         ((*BASE, "--axis", "z=5,2026-01-01", *KINDS["kernel-density"]), "must be of one kind"),

@@ -14,10 +14,11 @@ from projects import released_in
 from shared import shared
 
 import dbern.xarray  # noqa: F401 - registers the accessor
-from dbern.data.domain import Axis, Domain
+from dbern.data.domain import Axis, Domain, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_numbers, as_points
+from dbern.synopsis.questions.regions import boxes_of
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 
@@ -148,6 +149,23 @@ def test_texts_and_times_are_no_numbers(axis):
     for frame in frames:
         with pytest.raises(SpecError, match=r"must be numbers|are not dates"):
             as_points(frame, Domain((axis,)))
+
+
+def test_a_region_beyond_dates_is_told_as_dates():
+    domain = Domain((DAY,))
+    with pytest.raises(SpecError) as refused:
+        boxes_of({"x": ("1970-01-02", "2400-02-29")}, domain)
+    said = 'x leaves its bounds, "1970-01-01" to "1970-01-10", with an end at "2400-02-29": nothing'
+    assert said in str(refused.value)
+    with pytest.raises(SpecError, match="with an end at 1e\\+15: nothing"):
+        boxes_of({"x": (None, 1e15)}, domain)
+
+
+def test_a_density_of_dates_is_per_day():
+    when = Axis("pickup", 0.0, 9.0, TimeUnit.DAYS)
+    assert volume_unit((when,)) == "day of pickup"
+    assert volume_unit((NUMBER, when)) == "unit of x and day of pickup"
+    assert volume_unit((NUMBER, NUMBER)) == "unit of x and x"
 
 
 def test_a_truth_is_no_number_that_is_listed():

@@ -74,9 +74,15 @@ class Covariance(OptionQuestion):
         cls, _text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
         """Ask about each two axes without a condition."""
+        names = options.unconditioned(bins.domain.names)
+        if len(names) < 2:
+            raise SpecError(
+                f"--{cls.option.name}: is of two axes, and only {' and '.join(names) or 'none'} is "
+                "asked about here. In Python, distribution().var() and std() are of one"
+            )
         return [
             deferred(partial(cls.read, bins, *pair, options.condition))
-            for pair in itertools.combinations(options.unconditioned(bins.domain.names), 2)
+            for pair in itertools.combinations(names, 2)
         ]
 
 

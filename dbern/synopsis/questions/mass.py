@@ -28,7 +28,6 @@ from dbern.synopsis.questions.regions import (
     Region,
     Weights,
     boxes_of,
-    condition_text,
     read_region,
     region_text,
     require_one_box,
@@ -105,7 +104,7 @@ class Mass(_SharesOfRegions):
         """Read regions, a condition and a target."""
         shares = cls._read(bins, region, condition, target)
         total = "smoothed density" if target == "smoothed" else "rows"
-        total += condition_text(condition, target)
+        total += "" if condition is None else f" with {region_text(condition)}"
         return replace(shares, text=f"share of the {total} in {region_text(region)}")
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -136,7 +137,15 @@ def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:
 
 def _example(domain: Domain) -> str:
     axis = domain.axes[0]
-    return f'{{"{axis.name}": ({axis.low:g}, {axis.high:g})}}'
+    low, high = (_end_text(end, axis) for end in (axis.low, axis.high))
+    return f'{{"{axis.name}": ({low}, {high})}}'
+
+
+def _end_text(end: float, axis: Axis) -> str:
+    """Write an end as a region has it: a date or a time in quotes, or a number."""
+    with suppress(OverflowError):  # of no calendar
+        return f"{end:.12g}" if axis.unit is None else f'"{axis.unit.text(end)}"'
+    return f"{end:.12g}"
 
 
 def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
@@ -191,9 +200,9 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
     outside = [*first[first < axis.low], *last[last > axis.high]]
     if outside:
         raise SpecError(
-            f"{where} leaves its bounds, {axis.low:g} to {axis.high:g}, with an end at "
-            f"{float(outside[0])!r}: nothing is known beyond. "
-            f"{remedy} that is open"
+            f"{where} leaves its bounds, {_end_text(axis.low, axis)} to "
+            f"{_end_text(axis.high, axis)}, with an end at {_end_text(float(outside[0]), axis)}: "
+            f"nothing is known beyond. {remedy} that is open"
         )
     one_value = axis.multiples is not None  # may be asked for, where rows are rounded to it
     if not np.all((first < last) | (one_value & (first == last))):

@@ -114,12 +114,15 @@ def _cross(rings: Sequence[FloatArray]) -> bool:
     last = np.searchsorted(first, np.maximum(start[:, 0], stop[:, 0]), side="right")
     for i, end in enumerate(last):
         a, b, c, d = start[i], stop[i], start[i + 1 : end], stop[i + 1 : end]
-        if (_apart(side(a, b, c), side(a, b, d)) & _apart(side(c, d, a), side(c, d, b))).any():
+        if (
+            _on_both_sides(side(a, b, c), side(a, b, d))
+            & _on_both_sides(side(c, d, a), side(c, d, b))
+        ).any():
             return True
     return False
 
 
-def _apart(first: FloatArray, second: FloatArray) -> BoolArray:
+def _on_both_sides(first: FloatArray, second: FloatArray) -> BoolArray:
     """Whether two points are on both sides of an edge, and neither touches its line."""
     distance = np.minimum(np.abs(first), np.abs(second))
     return (np.sign(first) * np.sign(second) < 0) & (distance > _TOUCHING)

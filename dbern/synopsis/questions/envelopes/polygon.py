@@ -126,9 +126,9 @@ def _local_values(degree: int) -> FloatArray:
 def _square(splines: AxisSplines) -> FloatArray:
     """Equations (bins, bins) of least squares at the small cells, of few differences."""
     count = splines.cells * _SUBDIVISION
-    places = (np.arange(count) + 0.5) / count
+    middles = (np.arange(count) + 0.5) / count
     empty = np.empty((0, count))
-    square, _ = bin_products(places, np.ones(count), empty, splines.cells, splines.degree)
+    square, _ = bin_products(middles, np.ones(count), empty, splines.cells, splines.degree)
     steps = np.diff(np.eye(splines.count), axis=0)
     return np.asarray(square + _DAMPING * np.trace(square) / splines.count * steps.T @ steps)
 

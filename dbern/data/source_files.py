@@ -134,10 +134,9 @@ def _entries(folder: Path, pattern: Sequence[str], *, links: bool) -> Iterator[o
 def _is_folder(entry: os.DirEntry[str], *, links: bool = True) -> bool:
     try:
         return entry.is_dir(follow_symlinks=links)
-    except OSError as error:
-        if error.errno not in NO_FILE_ERRNOS:
-            raise _failed_disk(entry.path, error) from None
-        return False  # a link to itself
+    except OSError as error:  # a link to itself
+        _require_absent(entry.path, error)
+        return False
 
 
 @contextmanager

@@ -110,9 +110,16 @@ def checked(row: RowMapping, table: Table) -> RowMapping:
         absent = value is None and column.nullable
         if not (absent or isinstance(value, column.type.python_type)):
             raise damaged(table.name, column.name, f"is no {column.type.python_type.__name__}")
-        if column.name in _MOMENTS and datetime.fromisoformat(value).tzinfo is None:
-            raise damaged(table.name, column.name, "has no time zone")
+        if column.name in _MOMENTS and not _is_moment(value):
+            raise damaged(table.name, column.name, "is no time with a zone")
     return row
+
+
+def _is_moment(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def damaged(table: str, column: str, what: str) -> IntegrityError:

@@ -181,7 +181,7 @@ DAMAGES = {
     "update grants set epsilon = '1e-400000000'": "damaged",
     "update releases set state = 'x'": "fails to be read",
     "update releases set created = 'x'": "fails to be read",
-    "update releases set created = '2026-01-01'": "has no time zone",
+    "update releases set created = '2026-01-01'": "is no time with a zone",
     "update releases set identity = '[]', output = ''": "identity.*is no object",
     "update audit set at = 'x'": "fails to be read",
     "update audit set detail = '['": "detail.*is no object",

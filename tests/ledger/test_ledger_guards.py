@@ -210,7 +210,8 @@ def test_a_line_of_the_log_has_the_next_number(attacker, database):
 def test_terms_without_a_grant_are_refused(ledger, execute):
     execute(
         "INSERT INTO datasets (name, neighbors, unit_max_contributions, accountant, created, "
-        "random_dp) VALUES ('people', 'replace-one', 1, 'basic', '', 'allowed')"
+        "random_dp) VALUES ('people', 'replace-one', 1, 'basic', '2026-01-01T00:00:00+00:00', "
+        "'allowed')"
     )
     assert ledger.contradictions() == ["terms of dataset 'people'"]
     with pytest.raises(IntegrityError, match="has terms and no grant"):

@@ -196,10 +196,10 @@ def check_shape(shape: tuple[int, ...], domain: Domain) -> None:
 
 
 def _axis_columns(columns: Sequence[Any], domain: Domain) -> list[FloatArray]:
-    return [axis_numbers(*column, domain) for column in zip(columns, domain.axes, strict=True)]
+    return [_axis_numbers(*column, domain) for column in zip(columns, domain.axes, strict=True)]
 
 
-def axis_numbers(values: Any, axis: Axis, domain: Domain) -> FloatArray:
+def _axis_numbers(values: Any, axis: Axis, domain: Domain) -> FloatArray:
     """Return numbers, or the positions of values in the axis's list; NaN for what is not listed."""
     if not axis.categories:
         return as_numbers(values, axis.unit, domain)
@@ -207,7 +207,7 @@ def axis_numbers(values: Any, axis: Axis, domain: Domain) -> FloatArray:
     if chunks is not None:
         return np.concatenate([np.empty(0), *(_arrow_positions(chunk, axis) for chunk in chunks)])
     if _is_masked(values):
-        return _unless_masked(values, axis_numbers(values.data, axis, domain))
+        return _unless_masked(values, _axis_numbers(values.data, axis, domain))
     kind = getattr(getattr(values, "dtype", None), "kind", "")
     if {type(value) for value in axis.categories} == {str} and kind in tuple("biufc"):
         raise SpecError(

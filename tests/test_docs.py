@@ -149,7 +149,7 @@ def test_a_page_is_followed_to_its_end_from_a_fresh_folder(reader, page, least):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:ledger=None", "ignore:A second fit")
 def test_frames_are_released_and_estimators_fitted_as_their_page_says(reader):
-    assert reader.follow("docs/frames.md") == 11
+    assert reader.follow("docs/frames.md") == 10
 
 
 @pytest.mark.slow

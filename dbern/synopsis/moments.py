@@ -56,6 +56,7 @@ class ReleasedMoments(ReleasedVector):
         self._lists, self._numbers = domain.categorical, (*domain.numeric, *products, response)
         self._names = (*domain.names, response.name)
         self._combination = combination
+        self._private_rows = store.released.target.n is None
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -140,5 +141,5 @@ class ReleasedMoments(ReleasedVector):
             intervals=MappingProxyType(dict(zip([*names, "intercept"], intervals, strict=True))),
             r2=max(1 - rest / fit.varied, 0.0) if resolved else math.nan,
             residual=radius * math.sqrt(rest),
-            counted=min(self._measured.count, 1.0),
+            counted=math.nan if self._private_rows else min(self._measured.count, 1.0),
         )

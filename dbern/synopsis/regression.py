@@ -49,7 +49,7 @@ class Regression:
         its noise, and of released weights.
     counted : float
         The share of the rows that count, estimated: a small one where bounds or lists of values
-        leave most of them out.
+        leave most of them out. NaN where the number of rows is private.
     products : mapping of str to (str, str)
         Of degree 2: by the name of its coefficient the two columns of a product ``z_i z_j``, or of
         ``2 z_i^2 - 1``, where z is a column moved from its bounds to [-1, 1].
@@ -85,9 +85,8 @@ class Regression:
         if not math.isnan(self.residual):
             fit_text += f", residual {self.residual:.4g}"
         about = f"{self.response}: {fit_text}"
-        about += (
-            "" if self.counted > _MIN_COUNTED else f", of {percent(self.counted, 2)} of the rows"
-        )
+        if self.counted <= _MIN_COUNTED:
+            about += f", of {percent(self.counted, 2)} of the rows"
         if self.products:
             about += (
                 "\nper unit of a column; of a product, of columns z moved from their bounds to "

@@ -484,9 +484,10 @@ class Distribution(ReleasedBins):
     def sample(self, n: int, seed: int = 0) -> FloatArray:
         """Draw points (n, l), in data units, about as the rows are: synthetic, for trying things.
 
-        A bin by its weight, none below zero, and a place by its spline's law, a sum of uniform
-        numbers, mirrored at the bounds. Variances are larger by about ``(degree + 1) / 6`` squared
-        cells an axis, and no interval is told. Of groups, the first.
+        A bin by its weight in the nearest measure to what was released that is nowhere below zero
+        and has the same total, and a place by its spline's law, a sum of uniform numbers, mirrored
+        at the bounds. Variances are larger by about ``(degree + 1) / 6`` squared cells an axis, and
+        no interval is told. Of groups, the first.
 
         Parameters
         ----------
@@ -498,7 +499,7 @@ class Distribution(ReleasedBins):
         ------
         SpecError
             For a count that is not above 0, or needs more memory than this process may use; where
-            no released number is above 0.
+            the released total is not above 0.
         """
         unit = sampled_points(self.measures[0], *read_counts(self.measures[0], n, seed))
         axes = zip(self.domain.axes, unit.T, strict=True)

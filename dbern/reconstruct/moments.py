@@ -217,6 +217,20 @@ class Moments:
         products[listed, listed] = products[0, listed]
         return products
 
+    def on_entries(self, weights: FloatArray) -> FloatArray:
+        """Return weights (m, entries) that the noise of entries has in weighted sums of products.
+
+        `weights` (m, columns, columns) are of the products of all columns, the first of ones, in
+        units of the count: squares have half of that of the count besides their own.
+        """
+        listed, diagonal = sum(self.blocks), np.diagonal(weights, axis1=1, axis2=2)
+        both = weights + np.swapaxes(weights, 1, 2)
+        np.einsum("mii->mi", both)[:] = diagonal
+        both[:, 0, 1 : 1 + listed] += diagonal[:, 1 : 1 + listed]
+        both[:, 0, 0] += 0.5 * diagonal[:, 1 + listed :].sum(axis=1)
+        first, second = self.column_pairs
+        return np.asarray(both[:, first, second] / self.scales)
+
     @cached_property
     def variances(self) -> FloatArray:
         """Variances of the noise of `products`, where that of an entry is one."""

@@ -13,6 +13,23 @@ the mean of w given b under ``w ~ N(0, omega I)``, ``A (A A + Sigma/omega)^-1 b`
 grid of omega by its likelihood, ``b ~ N(0, omega A A + Sigma)``, up to where w would explain four
 times what the response varies. Where noise rules, the coefficients go to zero, and what is left is
 the released mean.
+
+*Intervals.* They are not about these coefficients, which are drawn to zero by the noise of A and
+not of b alone. With G the products of 1 and the columns, and g those with the response, both linear
+in what was released, least squares t of the records solve ``G* t = g*``. By Cramer's rule each
+coefficient is a quotient of two determinants of released numbers, of which that of G is below. With
+E the noise, ``H = G^-1`` and w = H g, all as released, the determinant that vanishes at the true
+coefficient, ``t_j = w_j + x``, has over that of G
+
+    the value x,   and the noise  ``x X - Y``,   ``X = tr(H E_G)``,   ``Y = (H (E_g - E_G w))_j``,
+
+in first order of E: both are linear in the noise of the entries, whose law is public. So the
+interval is every x that is not denied (Fieller 1954), ``x^2 <= q^2 Var(x X - Y)``: bounded only
+where the determinant of G is above q deviations of its noise, and the wider the nearer it is. At
+bounds that are wide beside the records it is not. What first order leaves out is small where that
+noise is: ``x^2 Var(X)`` is taken `_MIN_DETERMINANT` squared times, and where the determinant is
+below as many deviations there is no interval. q is the larger of the quantiles of a normal number
+and of a Laplace one: of sums of many entries, and of one.
 """
 
 from __future__ import annotations
@@ -31,9 +48,10 @@ from dbern.types import FloatArray
 class Fit:
     """Least squares of one number on others, as numbers in [-1, 1].
 
-    `spread` (d + 1, d + 1) is the approximate covariance of the errors that noise makes in slopes
-    and intercept; `explained` and `varied` estimate the response's explained variance and its
-    variance, and `doubt` is about, and at most, the deviation of the noise of their difference.
+    `spread` (d + 1, d + 1) is about the covariance of the errors that noise makes in slopes and
+    intercept, for predictions: no interval follows from it. `explained` and `varied` estimate the
+    response's explained variance and its variance, and `doubt` is about, and at most, the deviation
+    of the noise of their difference.
     """
 
     slopes: FloatArray
@@ -44,6 +62,8 @@ class Fit:
     doubt: float
 
 
+_MIN_DETERMINANT = 4.0
+"""Deviations of its noise that a determinant is above, where coefficients have intervals."""
 _STEPS = 4
 _SCALES = np.logspace(-3, 0, 31)
 _MAX_EXPLAINED = 4.0
@@ -85,6 +105,53 @@ def least_squares(
         varied,
         _doubt(moments, response, chosen, slopes),
     )
+
+
+def coefficient_intervals(
+    moments: NoisyMoments,
+    response: int,
+    columns: Sequence[int],
+    rows: FloatArray,
+    beta: float,
+    ridge: float | None = None,
+) -> FloatArray | None:
+    """Return the ends (m, 2) of linear functions of slopes and intercept, by *Intervals*.
+
+    Each of the `rows` (m, d + 1) by itself, with probability about ``1 - beta``. None where the
+    noise hides the determinant. With `ridge` they are of the records' ``(A + ridge I)^-1 b``.
+    """
+    from scipy.special import ndtri  # a third of a second, for few synopses
+
+    indices, count = [*(1 + np.array(columns, dtype=np.intp)), 0], len(columns)
+    basis = np.zeros((count + 1, moments.contrasts(columns).shape[1] + 1))
+    basis[:-1, :-1], basis[-1, -1] = moments.contrasts(columns), 1.0
+    penalty = (ridge or 0.0) * np.append(np.ones(basis.shape[1] - 1), 0.0)
+    quantile = max(-float(ndtri(beta / 2)), -math.log(beta) / math.sqrt(2))
+    with np.errstate(all="ignore"):  # of a stranger's numbers
+        matrix = basis.T @ moments.products[np.ix_(indices, indices)] @ basis + np.diag(penalty)
+        try:
+            inverse = np.linalg.inv(matrix)
+        except np.linalg.LinAlgError:
+            return None
+        solution = inverse @ (basis.T @ moments.products[indices, 1 + response])
+        combined = rows @ basis @ inverse
+        weights = np.zeros((1 + len(rows), *moments.products.shape))
+        weights[np.ix_([0], indices, indices)] = basis @ inverse @ basis.T
+        residual = np.zeros(len(moments.products))
+        residual[indices] = -basis @ solution
+        residual[1 + response] = 1.0
+        weights[1:, indices] = (combined @ basis.T)[:, :, None] * residual
+        noise = moments.moments.on_entries(weights)
+        noise[0, 0] += inverse.diagonal() @ penalty / moments.moments.weight
+        noise[1:, 0] -= combined @ (penalty * solution) / moments.moments.weight
+        x, y = moments.deviation * noise[0], moments.deviation * noise[1:]
+        leading = 1 - max(quantile, _MIN_DETERMINANT) ** 2 * float(x @ x)
+        middle = -(quantile**2) * (y @ x)
+        reach = np.sqrt(middle**2 + leading * quantile**2 * (y**2).sum(axis=1))
+        ends = (rows @ basis @ solution)[:, None] + np.stack(
+            [middle - reach, middle + reach], 1
+        ) / leading
+    return ends if leading > 0 and np.isfinite(ends).all() else None
 
 
 def _equations_noise(

@@ -39,6 +39,8 @@ class NoisyMoments:
 
     Columns are the listed values of categories, and then the numbers, the response last. `noise`
     has the variances of the noise of the count and the means, row 0, and of the covariances.
+    `products` are those of all columns over the count, as released, the first column of ones; the
+    noise of an entry of the `moments` has `deviation`.
     """
 
     count: float
@@ -46,7 +48,13 @@ class NoisyMoments:
     covariance: FloatArray
     deviation: float
     noise: FloatArray
-    blocks: tuple[int, ...] = ()
+    moments: Moments
+    products: FloatArray
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Numbers of listed values."""
+        return self.moments.blocks
 
     @classmethod
     def of(cls, moments: Moments, released: FloatArray, deviation: float) -> NoisyMoments:
@@ -58,14 +66,15 @@ class NoisyMoments:
         released = np.clip(released, -_FAR, _FAR)
         deviation = min(max(deviation, 1 / _FAR), _FAR)
         count = max(float(released[0] / moments.weight), deviation / moments.weight)
-        products = np.clip(moments.products(released, count), -1.0, 1.0)
-        means = products[0, 1:]
-        covariance = products[1:, 1:] - np.outer(means, means)
+        products = moments.products(released, count)
+        cut = np.clip(products, -1.0, 1.0)
+        means = cut[0, 1:]
+        covariance = cut[1:, 1:] - np.outer(means, means)
         relative = max(deviation / count, _MIN_NOISE)
         noise = relative**2 * moments.variances
         of_means = np.outer(noise[0, 1:], means**2)
         noise[1:, 1:] += of_means + of_means.T
-        return cls(count, means, covariance, relative, noise, moments.blocks)
+        return cls(count, means, covariance, relative, noise, moments, products)
 
     def columns_covariance(self, columns: Sequence[int]) -> tuple[FloatArray, FloatArray]:
         """Shrunk covariance matrix of some columns, and the variances of its noise.

@@ -162,7 +162,7 @@ def _regression(synopsis: Synopsis) -> dict[str, Any] | None:
     fit = synopsis.regression()
     values = [("intercept", fit.intercept), *fit.coefficients.items()]
     rows = [(name, value, fit.intervals.get(name)) for name, value in values]
-    return {"summary": str(fit).partition("\n")[0], "rows": rows, "intervals": fit.intervals}
+    return {"fit": fit, "summary": str(fit).partition("\n")[0], "rows": rows}
 
 
 def _caption(promises: ErrorSummary, synopsis: Synopsis, picture: Picture) -> str:

@@ -99,6 +99,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "answered": [_packed(array.shrunk) if array.shrunk_distance else "" for array in functions],
         "shows": shows,
         "counting": counting,
+        "private": synopsis.metadata["target"].get("n") is None,
         "matrices": [_index_of(array, arrays) for array in matrices],
         "arrays": list(arrays),
         "ends": _packed(_band_bounds(synopsis, cells), "<f4") if flat or response else "",

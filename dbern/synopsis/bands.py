@@ -14,6 +14,11 @@ events hold at once, at every y, however the point was chosen, for whatever data
 worst database are not needed, and the smaller of both is taken cell by cell, as they hold surely.
 Nothing here reads anything but the release: it is post-processing.
 
+*A private number of rows* may be any multiple of the normalizer, and what is certified of the worst
+database, as its bias and its rounding, grows with it. So both are multiplied by a bound of all rows
+over the normalizer, the sum of the bins and the tail of its noise: it is one more of the sums that
+the share of beta is dealt out to.
+
 *A promise* (`dbern.planning.bias_statistic`) is one released number T that bounds the approximation
 of the planned operator everywhere, for these data, but for its noise X of the factor f: it is
 missed by at most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f
@@ -135,12 +140,11 @@ class DataDependentBound:
     number: ReleasedVector
     terms: StoredBiasStatistic
 
-    @property
-    def approximation(self) -> float:
-        """Bound of the error everywhere, in data units, but for the noise of the number."""
+    def approximation(self, max_total: float) -> float:
+        """Bound the error everywhere, in data units, but for the noise of the number."""
         errors = self.number.component.errors
-        released = float(self.number.numbers[0]) + errors.lattice + errors.released
-        return bias_from_statistic(released, self.terms.factor, self.terms.rest)
+        released = float(self.number.numbers[0]) + max_total * (errors.lattice + errors.released)
+        return bias_from_statistic(released, self.terms.factor, max_total * self.terms.rest)
 
     def for_questions(self, release: BandOfData) -> DataDependentBand:
         """Return the promise in the form that questions take, with a band of these data."""
@@ -160,12 +164,14 @@ class LocalBiasBound:
     """An array, and the one whose bins count each of its records with at least its weight.
 
     Both are bins of the same axes, and the function is a sum of kernels over records. A promise,
-    where there is one, is about the array.
+    where there is one, is about the array. With `private_rows` there may be more records than the
+    normalizer, that values are over.
     """
 
     array: ReleasedArray
     count_array: ReleasedArray
     promise: DataDependentBound | None = None
+    private_rows: bool = False
 
     def band(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
@@ -179,29 +185,57 @@ class LocalBiasBound:
         count = len(smoothings(array.strategy, array.order)) if selected else 1
 
         certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
-        promised = math.inf
+        noise, promised = certificate.noise, None
         if promise:
             with_number = array.bound(
                 smoothing, rest, num_simultaneous, selected=selected, extra_noise=promise.noise
             ).noise
             if with_number - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation:
-                certificate = replace(certificate, noise=with_number)
-                promised = promise.approximation
+                noise, promised = with_number, promise
         num_simultaneous *= count * array.approximation.choices
-        approximation = self._approximation(
-            smoothing, beta * BAND["approximation"] / num_simultaneous
+        weights = self.bias_weights(smoothing)
+        beta_i = beta * BAND["approximation"] / num_simultaneous
+        level = math.log((weights.l2.size + self.private_rows) / beta_i)
+        max_total = self.max_total(level)
+        worst = max_total * certificate.approximation
+        if promised:
+            worst = min(worst, promised.approximation(max_total))
+        table = np.minimum(self._approximation(weights, level), worst)
+        rounding, approximation = max_total * certificate.rounding, float(table.max())
+        summary = replace(
+            certificate,
+            approximation=approximation,
+            rounding=rounding,
+            noise=noise,
+            beta=float(beta),
         )
-        table = np.minimum(approximation, min(certificate.approximation, promised))
-        summary = replace(certificate, approximation=float(table.max()), beta=float(beta))
         return ArrayBand(summary, CellBiases(array, table))
 
-    def _approximation(self, smoothing: Smoothing, beta: Fraction) -> FloatArray:
+    def _approximation(self, weights: BiasWeights, level: float) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
-        weights, count_array = self.bias_weights(smoothing), self.count_array
-        level = math.log(weights.l2.size / beta)
+        count_array = self.count_array
         reached = errors_of(count_array.law).weighted_tail(weights.l2, weights.largest, level)
         rest = _granule(count_array) * reached + count_array.released_error * weights.l1
         return weights.read(count_array.released, self.array.value_unit * rest)
+
+    def max_total(self, level: float) -> float:
+        """Bound all rows that count over the normalizer, at least 1; of a public number it is 1.
+
+        It fails with probability ``exp(-level)``.
+        """
+        if not self.private_rows:
+            return 1.0
+        array, total = self.count_array, self.count_array.released / self.count_array.value_unit
+        axes = [bins.on_released(np.ones(bins.count)) for bins in array.bins]
+        for weights in axes:
+            total = np.tensordot(weights, total, axes=1)
+        l1, l2, largest = (
+            np.array(math.prod(float(np.linalg.norm(weights, order)) for weights in axes))
+            for order in (1, 2, math.inf)
+        )
+        reached = errors_of(array.law).weighted_tail(l2, largest, level)
+        rest = _granule(array) * reached + array.released_error * l1
+        return max(1.0, OUTWARD * float(total + rest))
 
     def bias_weights(self, smoothing: Smoothing) -> BiasWeights:
         """Return the weights that bound its bias, for the public cells of its axes."""
@@ -310,7 +344,9 @@ def _quotient_bands(
         return None
     weights, scale = denominator.bias_weights(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    level = math.log(len(_QUOTIENTS) * weights.l2.size / (beta * BAND["approximation"]))
+    num_bounds = len(_QUOTIENTS) * weights.l2.size + denominator.private_rows
+    level = math.log(num_bounds / (beta * BAND["approximation"]))
+    max_total = denominator.max_total(level)
     scales = _scales(top, below)
     tail = _granule(below) * errors_of(below.law).weighted_tail(weights.l2, weights.largest, level)
     bands = []
@@ -319,7 +355,8 @@ def _quotient_bands(
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
         reached = reached + (below.released_error + abs(m) * top.released_error) * weights.l1
         table = weights.read(below.released - m * top.released, scale * reached)
-        approximation, rounding = np.add(of_top, np.multiply(abs(m), of_below)).tolist()
+        worst = max_total * np.add(of_top, np.multiply(abs(m), of_below))
+        approximation, rounding = worst.tolist()
         table = np.minimum(table, approximation)
         certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
         bands.append(ArrayBand(certificate, CellBiases(below, table)))
@@ -410,7 +447,7 @@ def local_bias_bounds(
 
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
-    promises = _promises_of(store)
+    promises, private_rows = _promises_of(store), store.released.target.n is None
     functions = {
         released.name: released for released in arrays if isinstance(released, ReleasedArray)
     }
@@ -423,9 +460,9 @@ def local_bias_bounds(
             continue
         same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
         fits = same and array.kernels and array.bins and count_array.bins
-        bounds.append(
-            LocalBiasBound(array, count_array, promises.get(array.name)) if fits else None
-        )
+        promise = promises.get(array.name)
+        bound = LocalBiasBound(array, count_array, promise, private_rows) if fits else None
+        bounds.append(bound)
     return bounds
 
 

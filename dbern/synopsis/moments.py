@@ -17,7 +17,7 @@ from dbern.combination.least_squares import LeastSquares
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.reconstruct.moments import product_names
-from dbern.reconstruct.noisy_least_squares import Fit, least_squares
+from dbern.reconstruct.noisy_least_squares import Fit, coefficient_intervals, least_squares
 from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.synopsis.component import VectorComponent
 from dbern.synopsis.readable_store import ReadableStore
@@ -32,6 +32,12 @@ class _Column(Axis):
 
     def __post_init__(self) -> None:
         """Check nothing: the metadata's bounds were checked with it."""
+
+
+_HIDDEN = (
+    "no intervals: the noise hides how the columns vary, or what tells them apart. Write bounds "
+    "nearer to the records, fewer columns or a larger epsilon"
+)
 
 
 class ReleasedMoments(ReleasedVector):
@@ -56,6 +62,7 @@ class ReleasedMoments(ReleasedVector):
         self._lists, self._numbers = domain.categorical, (*domain.numeric, *products, response)
         self._names = (*domain.names, response.name)
         self._combination = combination
+        self._private_rows = store.released.target.n is None
 
     @cached_property
     def weights(self) -> FloatArray:
@@ -98,8 +105,10 @@ class ReleasedMoments(ReleasedVector):
         target, axes = self._axis(response), tuple(map(self._axis, [*chosen, *products]))
         indices = [index for axis in axes for index in self._columns(axis)]
         (index,) = self._columns(target)
-        fit = least_squares(self._measured, index, indices, ridge_number)
-        return self._in_data_units(fit, index, target, axes, beta)
+        solved = self._measured, index, indices
+        to = _to_data_units([axis for axis in axes for _ in self._columns(axis)], target)
+        ends = coefficient_intervals(*solved, to, float(beta), ridge_number)
+        return self._in_data_units(least_squares(*solved, ridge_number), to, ends, target, axes)
 
     def _axis(self, name: str) -> Axis:
         return next(axis for axis in (*self._lists, *self._numbers) if axis.name == name)
@@ -111,23 +120,23 @@ class ReleasedMoments(ReleasedVector):
         return range(sum(counts[:position]), sum(counts[: position + 1]))
 
     def _in_data_units(
-        self, fit: Fit, index: int, target: Axis, axes: tuple[Axis, ...], beta: Fraction
+        self,
+        fit: Fit,
+        to: FloatArray,
+        ends: FloatArray | None,
+        target: Axis,
+        axes: tuple[Axis, ...],
     ) -> Regression:
-        """Convert a fit of columns ``(2 x - low - high) / width``, listed values being 0 or 1."""
-        columns = [axis for axis in axes for _ in self._columns(axis)]
-        radius = target.width / 2
-        widths = np.array([2.0 if axis.categories else axis.width for axis in columns])
-        middles = np.array([0.0 if a.categories else (a.low + a.high) / 2 for a in columns])
-        to = np.zeros((len(columns) + 1,) * 2)  # (slopes, intercept) to data units
-        to[:-1, :-1] = np.diag(2 * radius / widths)
-        to[-1] = np.append(-2 * radius * middles / widths, radius)
-        estimates = to @ np.append(fit.slopes, fit.intercept)
-        estimates[-1] += (target.low + target.high) / 2
-        from scipy.special import ndtri  # a third of a second, for few synopses
-
-        reach = -float(ndtri(float(beta) / 2)) * np.sqrt(np.diag(to @ fit.spread @ to.T))
+        """Convert a fit, and put intervals around it: of numbers that are drawn to zero too."""
+        middle = np.append(np.zeros(len(fit.slopes)), (target.low + target.high) / 2)
+        estimates = middle + to @ np.append(fit.slopes, fit.intercept)
         names = [name for axis in axes for name in columns_of(axis)]
-        intervals = zip((estimates - reach).tolist(), (estimates + reach).tolist(), strict=True)
+        intervals = {}
+        if ends is not None:
+            low, high = np.minimum(middle + ends[:, 0], estimates), middle + ends[:, 1]
+            pairs = zip(low.tolist(), np.maximum(high, estimates).tolist(), strict=True)
+            intervals = dict(zip([*names, "intercept"], pairs, strict=True))
+        (index,) = self._columns(target)
         resolved = fit.varied > 2 * math.sqrt(self._measured.noise[1:, 1:][index, index])
         rest = fit.varied - fit.explained
         rest = rest if rest > fit.doubt else math.nan
@@ -137,8 +146,23 @@ class ReleasedMoments(ReleasedVector):
             products={a.name: self._pairs[a.name] for a in axes if a.name in self._pairs},
             intercept=float(estimates[-1]),
             coefficients=MappingProxyType(dict(zip(names, estimates[:-1].tolist(), strict=True))),
-            intervals=MappingProxyType(dict(zip([*names, "intercept"], intervals, strict=True))),
+            intervals=MappingProxyType(intervals),
+            note="" if intervals else _HIDDEN,
             r2=max(1 - rest / fit.varied, 0.0) if resolved else math.nan,
-            residual=radius * math.sqrt(rest),
-            counted=min(self._measured.count, 1.0),
+            residual=target.width / 2 * math.sqrt(rest),
+            counted=math.nan if self._private_rows else min(self._measured.count, 1.0),
         )
+
+
+def _to_data_units(columns: Sequence[Axis], target: Axis) -> FloatArray:
+    """Return the matrix from slopes and intercept of columns in [-1, 1] to those in data units.
+
+    Columns are ``(2 x - low - high) / width``, listed values 0 or 1.
+    """
+    radius = target.width / 2
+    widths = np.array([2.0 if axis.categories else axis.width for axis in columns])
+    middles = np.array([0.0 if a.categories else (a.low + a.high) / 2 for a in columns])
+    to = np.zeros((len(columns) + 1,) * 2)
+    to[:-1, :-1] = np.diag(2 * radius / widths)
+    to[-1] = np.append(-2 * radius * middles / widths, radius)
+    return to

@@ -38,9 +38,10 @@ class Regression:
         such as ``"state = NY"``; in each list they sum to 0.
     intervals : mapping of str to (float, float)
         Of each coefficient, and of ``"intercept"``: where that of least squares without privacy is,
-        each by itself with probability about ``1 - beta``. Approximate: from the covariance of the
-        known noise and a normal law. Nothing is said of other records than these. Of released
-        weights, by objective or by weights, there are none: empty.
+        each by itself with probability about ``1 - beta``. Approximate: from the variances of the
+        known noise, in first order. Nothing is said of other records than these. Empty where the
+        noise hides the columns' covariances, which `note` then says, and of released weights, by
+        objective or by weights.
     r2 : float
         The share of the response's variance that is explained, estimated; NaN where the released
         variance, or that of the residuals, is not above its noise, and of released weights.
@@ -49,7 +50,9 @@ class Regression:
         its noise, and of released weights.
     counted : float
         The share of the rows that count, estimated: a small one where bounds or lists of values
-        leave most of them out.
+        leave most of them out. NaN where the number of rows is private.
+    note : str
+        Why moments tell no intervals; empty where they do, and of released weights.
     products : mapping of str to (str, str)
         Of degree 2: by the name of its coefficient the two columns of a product ``z_i z_j``, or of
         ``2 z_i^2 - 1``, where z is a column moved from its bounds to [-1, 1].
@@ -63,6 +66,7 @@ class Regression:
     r2: float
     residual: float
     counted: float = 1.0
+    note: str = ""
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -79,21 +83,23 @@ class Regression:
             for name, value in rows
         )
         fit_text = (
-            "R2 not resolved from the noise" if intervals else "released weights, without moments"
+            "R2 not resolved from the noise"
+            if intervals or self.note
+            else "released weights, without moments"
         )
         fit_text = fit_text if math.isnan(self.r2) else f"R2 {self.r2:.3f}"
         if not math.isnan(self.residual):
             fit_text += f", residual {self.residual:.4g}"
         about = f"{self.response}: {fit_text}"
-        about += (
-            "" if self.counted > _MIN_COUNTED else f", of {percent(self.counted, 2)} of the rows"
-        )
+        if self.counted <= _MIN_COUNTED:
+            about += f", of {percent(self.counted, 2)} of the rows"
         if self.products:
             about += (
                 "\nper unit of a column; of a product, of columns z moved from their bounds to "
                 "[-1, 1]: x * y is z_x z_y, x^2 is 2 z_x^2 - 1"
             )
-        return printable("\n".join([about, *lines]), keep="\n")
+        notes = [self.note] if self.note else []
+        return printable("\n".join([about, *lines, *notes]), keep="\n")
 
     @property
     def polynomial(self) -> tuple[FloatArray, float]:

@@ -106,7 +106,8 @@ def test_a_page_draws_each_group_by_its_own_bins():
     )
     assert [bool(one.shrunk_distance) for one in synopsis.arrays] == [False, True]
     page = live(synopsis)
-    answered = json.loads(page["facts"])["answered"]
+    answered, private = (json.loads(page["facts"])[key] for key in ("answered", "private"))
+    assert not private
     assert [bool(one) for one in answered] == [False, True]
     (bins,) = (np.frombuffer(base64.b64decode(one), "<f8") for one in answered if one)
     np.testing.assert_array_equal(bins, synopsis.arrays[1].shrunk.ravel())

@@ -74,11 +74,13 @@ document.addEventListener("DOMContentLoaded", async () => {
     const near = (facts.counting?.ends[i] ?? [part]).reduce((best, one) => (Math.abs(one - part) < Math.abs(best - part) ? one : best));
     return low + near * size;
   };
-// Without bins: the integral of what was released, and of its band.
+  // Sums over a normalizer may be above 1 where the number of rows is private.
+  const mostRows = facts.private ? Infinity : 1;
+  // Without bins: the integral of what was released, and of its band.
   const summed = () => {
     const value = facts.volume * sums(released[state.group], axes.map((_, i) => [between(i, ...state.box[i].map((end) => share(i, end)))]))[0];
     const error = facts.summed * state.box.reduce((size, [low, high]) => size * (high - low), 1);
-    return [value, Math.max(0, value - error), Math.min(1, value + error)];
+    return [value, Math.max(0, value - error), Math.min(mostRows, value + error)];
   };
 
   // Intervals: dbern.synopsis.questions, interval.py, product_intervals.py and split_measure.py.
@@ -105,14 +107,14 @@ document.addEventListener("DOMContentLoaded", async () => {
     });
     return { low: side("low"), near: side("near"), high: side("high") };
   };
-  // Where ``top - m base`` is not denied: the first m (sign -1), or the last (1), from 0 to 1.
-  const end = (sign, [q, loose], [top, base, square, mixed, own, largest, error]) => {
+  // Where ``top - m base`` is not denied: the first m (sign -1), or the last (1), from 0 to `maximum`.
+  const end = (sign, maximum, [q, loose], [top, base, square, mixed, own, largest, error]) => {
     const moved = top + sign * (loose * largest + error);
     const a = base ** 2 - q ** 2 * own, b = moved * base - q ** 2 * mixed, c = moved ** 2 - q ** 2 * square;
-    if (!(base > 0 && a > 0)) return sign > 0 ? 1 : 0;
-    return Math.min(1, Math.max(0, (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a));
+    if (!(base > 0 && a > 0)) return sign > 0 ? maximum : 0;
+    return Math.min(maximum, Math.max(0, (b + sign * Math.sqrt(Math.max(b ** 2 - a * c, 0))) / a));
   };
-  // What weights tell, with the tail of that name: the "share" of all that count, of a public number of "rows",
+  // What weights tell, with the tail of that name: the "share" of all that count, of a public number of "rows" or the normalizer,
   // or what the "part" of a group, or of the response, is of all there.
   const told = (weights, what, tail, group = state.group) => {
     const { low, near, high } = weights, part = what === "part";
@@ -134,9 +136,9 @@ document.addEventListener("DOMContentLoaded", async () => {
     };
     const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
     const value = near.of(own), base = part ? near.of(all) : value.map(() => (what === "share" ? whole : 1));
-    const below = lines(low, high), above = lines(high, low);
-    const first = value.map((_, at) => end(-1, tails, below(at)));
-    const last = value.map((_, at) => Math.max(first[at], end(1, tails, above(at))));
+    const below = lines(low, high), above = lines(high, low), maximum = what === "rows" ? mostRows : 1;
+    const first = value.map((_, at) => end(-1, maximum, tails, below(at)));
+    const last = value.map((_, at) => Math.max(first[at], end(1, maximum, tails, above(at))));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
     // Of one place: the cells' width, and the likely error (`likely_error` of band.py).
     const likely = (at) => {

@@ -114,9 +114,10 @@ class Density(OptionQuestion):
         low, high = self._band(uniform, beta)[1:3]
         if 2 * promised.min_half_width >= np.mean(high - low):
             return bands
+        maximum = self._peak * measures[0].max_total
         beta_of_groups = str(beta * len(measures))
         low, high = (
-            np.clip(np.reshape(values, (len(self.locations), -1)).T, 0.0, self._peak)
+            np.clip(np.reshape(values, (len(self.locations), -1)).T, 0.0, maximum)
             for values in promised.release.interval(self.locations, beta_of_groups)
         )
         return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -76,7 +77,12 @@ def distribution_of(
             "distribution: bins of oblique coordinates do not tell boxes. Release with "
             "bandwidth = [..] in place of covariance"
         )
-    measures = [_measure(array, domain, stream) for stream, array in enumerate(row_counts)]
+    public_rows = metadata["target"].get("n")
+    max_total = 1.0 if public_rows else math.inf
+    measures = [
+        replace(_measure(array, domain, stream), max_total=max_total)
+        for stream, array in enumerate(row_counts)
+    ]
     response = None
     if isinstance(combination, Ratio):
         numerators = [array for array in functions if array.counted_in != array.name]
@@ -85,7 +91,7 @@ def distribution_of(
         responses, rows = weighted[0], measures[0]
         if (responses.splines, responses.levels) == (rows.splines, rows.levels):
             response = ReleasedResponses(weighted, combination.low, combination.high)
-    row_count = metadata["target"].get("n") or metadata["target"]["normalizer"]
+    row_count = public_rows or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
     return Distribution(
@@ -121,7 +127,8 @@ class Distribution(ReleasedBins):
     groups : tuple
         Labels of the groups; (None,) without any.
     rows : float
-        The public number of rows, or the normalizer, that counts are multiples of.
+        The public number of rows, or the normalizer, that counts are multiples of: of a private
+        number of rows a count may be above it.
     kernels : tuple of Kernel
         Of the released density, in the unit cube.
     unit_rows : int
@@ -477,9 +484,10 @@ class Distribution(ReleasedBins):
     def sample(self, n: int, seed: int = 0) -> FloatArray:
         """Draw points (n, l), in data units, about as the rows are: synthetic, for trying things.
 
-        A bin by its weight, none below zero, and a place by its spline's law, a sum of uniform
-        numbers, mirrored at the bounds. Variances are larger by about ``(degree + 1) / 6`` squared
-        cells an axis, and no interval is told. Of groups, the first.
+        A bin by its weight in the nearest measure to what was released that is nowhere below zero
+        and has the same total, and a place by its spline's law, a sum of uniform numbers, mirrored
+        at the bounds. Variances are larger by about ``(degree + 1) / 6`` squared cells an axis, and
+        no interval is told. Of groups, the first.
 
         Parameters
         ----------
@@ -491,7 +499,7 @@ class Distribution(ReleasedBins):
         ------
         SpecError
             For a count that is not above 0, or needs more memory than this process may use; where
-            no released number is above 0.
+            the released total is not above 0.
         """
         unit = sampled_points(self.measures[0], *read_counts(self.measures[0], n, seed))
         axes = zip(self.domain.axes, unit.T, strict=True)

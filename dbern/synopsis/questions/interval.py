@@ -2,7 +2,8 @@
 
 Let D be the rows' measure, and ``c_j = int beta_j dD`` the bins, which are released with noise.
 Let l and u be coefficients of splines below and above a weight g, and l^k, u^k of those around a
-weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0, 1].
+weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0, 1] as ``g <= k``.
+Of sums over the normalizer of a private number of rows (``k = 1``) m is any number from 0 on.
 
 *Theorem.* For every database m is in what `interval` returns, with probability ``1 - beta``.
 
@@ -72,17 +73,18 @@ def quotient_interval(
     """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights (m, layers, bins) of g.
 
     All at once with probability ``1 - beta``. Without `denominator` it is the public number of all
-    rows, and ``k = 1``.
+    rows, or the normalizer, and ``k = 1``: up to the measure's `max_total`.
     """
-    estimate = view.of(numerator.estimate)
+    estimate, maximum = view.of(numerator.estimate), 1.0
     lower, upper = view.functionals(numerator.lower, numerator.upper)
     if denominator is None:
         minorants, majorants = LinearFamily.of(view, lower), LinearFamily.of(view, upper)
+        maximum = view.measure.max_total
     else:
         estimate = quotient_or_half(estimate, denominator.value)
         minorants = LinearFamily.of(view, lower, denominator.upper)
         majorants = LinearFamily.of(view, upper, denominator.lower)
-    return undenied_quotients(estimate, minorants, majorants, view.measure, beta)
+    return undenied_quotients(estimate, minorants, majorants, view.measure, beta, maximum)
 
 
 def undenied_quotients(
@@ -91,8 +93,9 @@ def undenied_quotients(
     majorants: LinearFamily,
     measure: NoisyMeasure,
     beta: Fraction,
+    maximum: float = 1.0,
 ) -> Band:
-    """Return all m from 0 to 1 that are not denied, at once with probability ``1 - beta``.
+    """Return all m from 0 to `maximum` that are not denied, at once with probability ``1 - beta``.
 
     The values are estimates (m,), moved into these intervals.
     """
@@ -102,10 +105,10 @@ def undenied_quotients(
     few = 0 < int(simulated.sum()) * draws <= _MAX_SIMULATED
     rank = noise_rank(draws, float(beta * QUOTIENT["draws"])) if few else None
     beta_tail = beta if rank is None else beta * QUOTIENT["tail"]
-    low, high = _ends_by_tail(sides, measure, beta_tail)
+    low, high = _ends_by_tail(sides, measure, beta_tail, maximum)
     if rank is not None:
         low, high = _ends_by_draws(sides, (low, high), rank, simulated)
-    low = np.minimum(low, 1.0)
+    low = np.minimum(low, maximum)
     high = np.maximum(low, high)
     value = np.clip(estimate, low, high)
     noise = noise_deviation(value, sides, measure)
@@ -115,13 +118,16 @@ def undenied_quotients(
 
 
 def _ends_by_tail(
-    sides: tuple[LinearFamily, LinearFamily], measure: NoisyMeasure, beta: Fraction
+    sides: tuple[LinearFamily, LinearFamily],
+    measure: NoisyMeasure,
+    beta: Fraction,
+    maximum: float,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends (m,) by the tail of a weighted sum of noise, of all sides at once."""
     minorants, majorants = sides
     q, loose = measure.tail(2 * len(minorants.numerator), beta)
-    low = np.clip(minorants.root(q, loose, -1), 0.0, 1.0)
-    return low, np.clip(majorants.root(q, loose, 1), 0.0, 1.0)
+    low = np.clip(minorants.root(q, loose, -1), 0.0, maximum)
+    return low, np.clip(majorants.root(q, loose, 1), 0.0, maximum)
 
 
 def _ends_by_draws(

@@ -46,7 +46,9 @@ class NoisyMeasure:
 
     `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
     noise of each, `error` bounds its other errors, and the public stream `stream` simulates its
-    noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`).
+    noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total`
+    is the most that bins sum to: infinite where the number of rows is private, as shares are then
+    of a normalizer, of which there may be any number of rows.
     """
 
     values: FloatArray
@@ -56,6 +58,7 @@ class NoisyMeasure:
     stream: int = 0
     spread: FloatArray | None = None
     levels: Levels | None = None
+    max_total: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -47,11 +47,12 @@ def product_intervals(
     def factored(batch: slice, beta_i: Fraction) -> Band:
         estimate, minorants, majorants = _product_families(measure, weights.axes(batch))
         if of_total:
-            estimate = quotient_or_half(estimate, measure.bins.sum())
+            estimate, maximum = quotient_or_half(estimate, measure.bins.sum()), 1.0
         else:
             minorants = minorants.with_unit_denominator()
             majorants = majorants.with_unit_denominator()
-        return undenied_quotients(estimate, minorants, majorants, measure, beta_i)
+            maximum = measure.max_total
+        return undenied_quotients(estimate, minorants, majorants, measure, beta_i, maximum)
 
     batch_size = _BATCH_WEIGHTS // sum(splines.count for splines in measure.splines)
     return band_in_batches(count, batch_size, beta, factored)

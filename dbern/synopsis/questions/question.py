@@ -111,14 +111,15 @@ class Question(ABC):
     ) -> tuple[Band, bool]:
         """Return `_band_of_any_law` of means over the rows in a box, or without one of sums.
 
-        All of them are from `low` to ``low + width``.
+        Means are from `low` to ``low + width``, sums at least `low`.
         """
         rows, shares = self.bins.rows, box is not None
+        maximum = 1.0 if shares else np.inf
         if box is not None:
             rows = self.bins.min_rows_in(box, measure, beta * POPULATION["rows"])
         band = self._band(measure, beta * POPULATION["answer"])
         unit_band = Band.without_error(
-            *(np.clip((numbers - low) / width, 0.0, 1.0) for numbers in band[:3])
+            *(np.clip((numbers - low) / width, 0.0, maximum) for numbers in band[:3])
         )
         wider = population_band(unit_band, rows, beta * POPULATION["sampling"], shares=shares)
         return wider.scaled(low, width), are_few(unit_band, rows, shares=shares)

@@ -33,11 +33,11 @@ def read_counts(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, in
 def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
-    cumulative = np.cumsum(np.maximum(measure.bins, 0.0).ravel())
+    cumulative = np.cumsum(nearest_measure(measure.bins.ravel()))
     if not cumulative[-1] > 0:
         raise SpecError(
-            "sample: no released number is above 0, so the noise hides all rows. Ask for counts, "
-            "whose intervals say how many there can be"
+            "sample: the released numbers do not sum to more than 0, so the noise hides all rows. "
+            "Ask for counts, whose intervals say how many there can be"
         )
     bin_indices = np.searchsorted(cumulative, uniform(stream, count) * cumulative[-1], side="right")
     columns = []
@@ -48,3 +48,17 @@ def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
         t = (index - splines.degree + steps) / splines.cells
         columns.append(np.clip(1.0 - np.abs(1.0 - np.abs(t)), 0.0, 1.0))
     return np.column_stack(columns)
+
+
+def nearest_measure(values: FloatArray) -> FloatArray:
+    """Return the nearest numbers (m,) to some that are not negative and have the same sum.
+
+    They are what is left above a threshold. All numbers of noise above 0 together would be a
+    uniform law beside that of the rows, as large as there are bins. Zeros for a sum below 0.
+    """
+    total, falling = float(values.sum()), np.sort(values)[::-1]
+    if total <= 0:
+        return np.zeros_like(values)
+    thresholds = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(falling > thresholds)[-1]
+    return np.asarray(np.maximum(values - thresholds[last], 0.0))

@@ -37,6 +37,7 @@ from dbern.synopsis.questions.envelopes.step import intervals, steps
 from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import region_text
+from dbern.synopsis.questions.sampling import nearest_measure, sampled_points
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -431,10 +432,33 @@ def test_points_that_look_like_the_rows():
     np.testing.assert_array_equal(points, asked(rows).sample(20_000, seed=3))
 
 
+def test_points_are_where_the_rows_are_however_many_bins_are_noise():
+    """Cut off at zero, noise is a uniform law beside the rows: x would be .21 and y .13."""
+    rng = np.random.default_rng(0)
+    x = rng.gamma(2, 0.4, 50_000)
+    rows = np.clip(np.column_stack([x / 5, x**1.7 / 15]), 0, 1)
+    bins = np.histogram2d(*rows.T, bins=90, range=[[0, 1]] * 2)[0] / len(rows)
+    noisy = bins + rng.laplace(0, 3 / len(rows), bins.shape)
+    measure = replace(
+        asked(databases(2, 5000)["smooth"]).measures[0],
+        values=noisy, splines=(AxisSplines(90, 0),) * 2, levels=None,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        sampled_points(measure, 20_000, 1).mean(axis=0), rows.mean(axis=0), atol=0.01
+    )
+    nearest = nearest_measure(noisy.ravel())
+    assert nearest.min() == 0
+    assert nearest.sum() == pytest.approx(noisy.sum())
+    kept = nearest > 0  # the nearest: all by one number less, and none is left out for nothing
+    threshold = (noisy.ravel() - nearest)[kept]
+    np.testing.assert_allclose(threshold, threshold[0], atol=1e-15)
+    assert noisy.ravel()[~kept].max() <= threshold[0]
+
+
 def test_no_points_are_drawn_where_noise_hides_all_rows():
     d = asked(databases(1, 50)["smooth"])
     d = replace(d, measures=(replace(d.measures[0], values=-np.abs(d.measures[0].values)),))
-    with pytest.raises(SpecError, match="no released number is above 0"):
+    with pytest.raises(SpecError, match="do not sum to more than 0"):
         d.sample(3)
 
 

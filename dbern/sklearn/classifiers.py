@@ -104,14 +104,14 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
         return float(np.average(right, weights=weights)) if known.any() else np.nan
 
     def _decisions(self, X: Any) -> FloatArray:  # noqa: N803
-        return self._answers(X, self.synopsis_.decision_function)
+        return self._answers(X, lambda points: self.synopsis_.decision_function(points))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _ProbabilisticClassifier(_Classifier):
     def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the probability of each class at each point (m, classes)."""
-        return self._answers(X, self.synopsis_.predict_proba)
+        return self._answers(X, lambda points: self.synopsis_.predict_proba(points))
 
     def predict_log_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """Return the logarithms of the probabilities."""

@@ -65,18 +65,17 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
         nor of rows that were not fitted. A fit of which nothing is promised, as of least squares by
         moments or by objective, raises a SpecError.
         """
-        combination = self.synopsis_.combination
-        values = self._answers(X, lambda points: combination.to_range(self.synopsis_(points)))
+        values = self._answers(X, lambda points: self._in_range(self.synopsis_(points)))
         if not return_interval:
             return values
         self._check_interval()
-        ends = self._answers(
-            X,
-            lambda points: combination.to_range(
-                np.column_stack(self.synopsis_.interval(points, beta))
-            ),
-        )
-        return values, ends[:, 0], ends[:, 1]
+        low, high = self._answers(
+            X, lambda points: np.column_stack(self.synopsis_.interval(points, beta))
+        ).T
+        return values, self._in_range(low), self._in_range(high)
+
+    def _in_range(self, values: FloatArray) -> FloatArray:
+        return self.synopsis_.combination.to_range(values)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return R2 of the predictions of rows whose X and y have all values."""

@@ -157,7 +157,7 @@ def test_a_region_beyond_dates_is_told_as_dates():
         boxes_of({"x": ("1970-01-02", "2400-02-29")}, domain)
     said = 'x leaves its bounds, "1970-01-01" to "1970-01-10", with an end at "2400-02-29": nothing'
     assert said in str(refused.value)
-    with pytest.raises(SpecError, match="with an end at 1e\\+15: nothing"):
+    with pytest.raises(SpecError, match=r"with an end at 1000000000000000\.0: nothing"):
         boxes_of({"x": (None, 1e15)}, domain)
 
 

@@ -137,15 +137,16 @@ def boxes_of(region: Region, domain: Domain, what: str = "region") -> Boxes:
 
 def _example(domain: Domain) -> str:
     axis = domain.axes[0]
-    low, high = (_end_text(end, axis) for end in (axis.low, axis.high))
+    low, high = (_end_text(end, axis, f"{end:g}") for end in (axis.low, axis.high))
     return f'{{"{axis.name}": ({low}, {high})}}'
 
 
-def _end_text(end: float, axis: Axis) -> str:
+def _end_text(end: float, axis: Axis, number: str) -> str:
     """Write an end as a region has it: a date or a time in quotes, or a number."""
     with suppress(OverflowError):  # of no calendar
-        return f"{end:.12g}" if axis.unit is None else f'"{axis.unit.text(end)}"'
-    return f"{end:.12g}"
+        if axis.unit is not None:
+            return f'"{axis.unit.text(end)}"'
+    return number
 
 
 def _box(region: Mapping[str, Any], domain: Domain, what: str) -> Boxes:
@@ -199,10 +200,12 @@ def _ends(ends: Any, axis: Axis, what: str) -> tuple[FloatArray, FloatArray]:
         raise SpecError(f"{where}: ends must be finite numbers. {remedy}")
     outside = [*first[first < axis.low], *last[last > axis.high]]
     if outside:
+        bounds = " to ".join(_end_text(end, axis, f"{end:g}") for end in (axis.low, axis.high))
+        beyond = float(outside[0])
         raise SpecError(
-            f"{where} leaves its bounds, {_end_text(axis.low, axis)} to "
-            f"{_end_text(axis.high, axis)}, with an end at {_end_text(float(outside[0]), axis)}: "
-            f"nothing is known beyond. {remedy} that is open"
+            f"{where} leaves its bounds, {bounds}, with an end at "
+            f"{_end_text(beyond, axis, repr(beyond))}: nothing is known beyond. "
+            f"{remedy} that is open"
         )
     one_value = axis.multiples is not None  # may be asked for, where rows are rounded to it
     if not np.all((first < last) | (one_value & (first == last))):

@@ -7,6 +7,7 @@ what neighbouring databases differ in, which is how ``number_of_privacy_units`` 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -19,7 +20,6 @@ from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.percentages import percent
-from dbern.privacy.tails import float_above
 from dbern.reporting.wording import guarantee_of, parameters_of, range_text
 
 
@@ -63,7 +63,7 @@ def deployment_of(metadata: Mapping[str, Any], constant: str, paid: str = "") ->
                 f"unit {metadata['unit']}.",
                 "number_of_privacy_units": 1,
                 "privacy_parameters": {
-                    name: float_above(Fraction(metadata[name])) for name in stated
+                    name: _written_above(Fraction(metadata[name])) for name in stated
                 },
                 "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
@@ -196,3 +196,9 @@ def _implementation(metadata: Mapping[str, Any], constant: str) -> dict[str, str
         "utility": _nothing(constant) if constant else certified,
         "additional_information": f"Release {metadata['release_id']}.",
     }
+
+
+def _written_above(value: Fraction) -> float:
+    """Return the nearest float whose digits, as a record writes them, are not below the value."""
+    nearest = float(value)
+    return nearest if Fraction(repr(nearest)) >= value else math.nextafter(nearest, math.inf)

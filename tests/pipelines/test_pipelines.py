@@ -157,12 +157,13 @@ def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
     [([0, 1, 0], 3, 1), ([2, 5, 0], 3, 2), ([2, 3, 0], 2, 3), ([4, 0, 0], 1, 4), ([130], 1, 130)],
 )
 def test_what_ends_a_round(codes, tried, code):
-    remaining = iter(codes)
+    remaining, told = iter(codes), []
     partitions = [f"p{i}" for i in range(len(codes))]
     returned, outcomes = scheduled._release_partitions(
-        lambda _words: (next(remaining), {}), "x.toml", partitions, ()
+        lambda _words: (next(remaining), {}), "x.toml", partitions, (), told.append
     )
     assert (returned, len(outcomes)) == (code, tried)
+    assert len(told) == tried
 
 
 @pytest.mark.parametrize(

@@ -448,7 +448,7 @@ def test_a_record_states_no_smaller_epsilon(made, epsilon):
     """A twelfth of a year's budget, rounded to the nearest number, would be a little less."""
     facts = {**made("map").metadata, "epsilon": epsilon}
     stated = deployment_of(facts, "")["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"]
-    assert 0 <= Fraction(stated) - Fraction(epsilon) < Fraction(epsilon) / 10**15
+    assert 0 <= Fraction(repr(stated)) - Fraction(epsilon) < Fraction(epsilon) / 10**15
 
 
 @pytest.mark.parametrize("kind", ["map", "boundary"])

@@ -171,7 +171,7 @@ def _refuse_shared(
     Raises IntegrityError where the ledger does not know the files of a night that was sealed.
     """
     every, sealed = ledger.inputs(spec.budget.dataset), sealed_nights(ledger, spec, node)
-    for release_name, night in (night_names(node) | sealed).items():
+    for release_name, night in (_night_names(node) | sealed).items():
         other, day = every.get(release_name, {}), node.horizon.day(night)
         if release_name in sealed and "digests" not in other:
             raise IntegrityError(
@@ -191,7 +191,7 @@ def _refuse_shared(
                 )
 
 
-def night_names(node: StreamNode) -> dict[str, int]:
+def _night_names(node: StreamNode) -> dict[str, int]:
     """Return the nights of a node's stream by the names of their releases."""
     nights = (other for other in node.horizon.nodes() if other.level == 0)
     return {node.at(night).release_name: night.start for night in nights}
@@ -203,7 +203,7 @@ def sealed_nights(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> 
     The ledger's log has them, those that it forgot and were found by `reconcile` too, under
     whatever name and also where they are unfinished.
     """
-    nights, sealed = night_names(node), {}
+    nights, sealed = _night_names(node), {}
     for line in ledger.log(spec.budget.dataset):
         if line.event in _SEALED and line.name and line.release_id:
             night = nights.get(line.name.removesuffix(f"~{line.release_id[:8]}"))

@@ -131,6 +131,7 @@ def reader(tmp_path, monkeypatch, capfd, client):
     return Reader(tmp_path, capfd)
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("page", "least"),

@@ -93,7 +93,7 @@ def name_of(estimator: object) -> str:
     return type(estimator).__name__
 
 
-@pytest.mark.sample(verify=2)
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
 @pytest.mark.filterwarnings("ignore")
@@ -106,6 +106,7 @@ def test_scikit_learn_s_checks_pass(estimator):
     assert sure <= {one["check_name"] for one in done if one["status"] == "xfail"}
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", CHECKED[3:], ids=name_of)
 def test_classifiers_pass_their_check_where_they_are_told_its_classes(estimator, monkeypatch):
@@ -553,7 +554,7 @@ FITTED = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(verify=2)
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("estimator", FITTED, ids=name_of)
 def test_one_record_changes_neither_the_exit_nor_a_warning(estimator, account):

@@ -370,7 +370,7 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
     np.testing.assert_allclose(finer, terms @ series.coefficients, atol=1e-12)
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.sample(test=1, verify=3)
 @pytest.mark.parametrize(
     ("k", "width", "count"),
     [

@@ -72,6 +72,7 @@ def test_libraries_are_not_loaded_where_they_would_try_for_ever():
         )
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("files", [12, 16, 32, 64])
 def test_few_open_files_are_enough_or_said(project, files):

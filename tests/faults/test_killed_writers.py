@@ -80,6 +80,7 @@ def written(project):
     made.close()
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.parametrize("command", WRITING, ids=lambda command: command[0])
 def test_the_next_run_removes_what_a_killed_one_left(written, command):
     for left in (1, 1):  # the second kill's draft in place of the first's

@@ -85,6 +85,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.sample(verify=5)
 @pytest.mark.parametrize(("ground", "place", "call", "when"), OTHERS)
 def test_other_releases_have_the_same_bytes_for_one_charge(request, ground, place, call, when):
     ground = request.getfixturevalue(ground)
@@ -134,6 +135,7 @@ INTERRUPTED = [
 ]
 
 
+@pytest.mark.sample(verify=4)
 @pytest.mark.parametrize(("place", "call", "when"), INTERRUPTED)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):

@@ -9,6 +9,7 @@ import runner
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.7, 0.95])
 def test_a_connection_that_drops_is_said_without_a_secret(shared, share):
     project = shared.project()

@@ -175,6 +175,7 @@ def require_our_sentence(err):
     assert last.endswith("). Start it again and run the same command again.")
 
 
+@pytest.mark.sample(verify=3)
 @pytest.mark.parametrize(
     ("place", "call", "when", "code"),
     [("dbern.cluster.connection:check_workers", 1, "after", 1),

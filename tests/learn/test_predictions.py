@@ -181,6 +181,7 @@ def test_there_is_no_prediction_of_a_loss_that_is_not_known(monkeypatch, tmp_pat
     assert not any("predicted" in note for note in plan.notes)
 
 
+@pytest.mark.sample(verify=4)
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", ["poor", "good"])
 @pytest.mark.parametrize("case", CASES)

@@ -107,6 +107,7 @@ def values_of(column):
     return tuple(State) if column is releases.c.state else ("0", "7")
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["UPDATE", "UPDATE OR REPLACE"])
 def test_no_column_is_changed_without_a_trace(attacker, database, verb):

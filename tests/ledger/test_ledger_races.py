@@ -85,6 +85,7 @@ def test_clients_that_create_a_ledger_at_once_make_one(empty_url, python):
     assert sorted(at_once(python, CREATE, empty_url, 3)) == ["False", "False", "True"]
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 def test_80_spends_from_8_processes_use_the_grant_exactly(url, keys_held, python):
     status = spend_at_once(url, python, Budget.parse("1"), 8, 10, "1/57")

@@ -284,6 +284,7 @@ def test_a_refusal_of_narrow_bandwidths_names_the_least_that_fit(bandwidths, ker
     assert _refused(least, kernel)
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "kernel", "bandwidth"),

@@ -268,6 +268,7 @@ def test_lost_answers_leave_the_bytes_the_same(project, bucket, undisturbed, cli
     assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
+@pytest.mark.sample(verify=3)
 @pytest.mark.slow
 @pytest.mark.parametrize("put", [1, 2, 4, 9, 12, -1])
 def test_a_store_that_fails_at_a_put_loses_nothing(project, bucket, undisturbed, client, put):
@@ -317,6 +318,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "call", "when"), KILLS)
 def test_a_release_killed_at_any_put_goes_on(

@@ -618,6 +618,7 @@ def _killed(stream: Nights, night: int, at: int) -> int:
         os._exit(1)
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, PEOPLE], ids=["rows", "people"])
 def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, changes):

@@ -97,6 +97,7 @@ def nights(ledger_url, store, tmp_path) -> Nights:
     return stream
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 def test_nights_at_once_are_charged_once_and_are_what_they_are_alone(nights, store, whole):
     """The first night, the two that close a block, others beside it, and some of them again."""

@@ -119,6 +119,7 @@ def mass(synopsis, box):
     return values
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.parametrize("kind", ["curve", "map", "bins", "slices"])
 def test_a_box_that_is_dragged_has_the_mass_that_python_finds(script, made, kind):
     synopsis = made(kind)
@@ -253,6 +254,7 @@ def test_the_slider_shows_the_density_that_python_answers(script, made):
     np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("kind", ["regression", "response map"])
 def test_a_box_has_the_mean_response_that_python_answers(script, made, kind):
@@ -318,6 +320,7 @@ def test_a_regression_is_shown_as_python_answers_it(script, made, kind, stop, mo
     np.testing.assert_allclose(high, answer.high, atol=1e-2)
 
 
+@pytest.mark.sample(verify=3)
 @pytest.mark.parametrize(
     "kind",
     ["curve", "map", "bins", "slices", "group curves", "regression", "chosen bandwidth"],

@@ -557,6 +557,7 @@ def covered_quotients(case, draws, records, responses, points, bandwidth, first=
     return sum(inside(one.interval(points), truth) for one in synopses)
 
 
+@pytest.mark.sample(verify=2)
 @pytest.mark.turns("coverage", 8)
 @pytest.mark.usefixtures("kept_quotients")
 @pytest.mark.parametrize(

@@ -198,6 +198,7 @@ print(json.dumps([peak() - before, size]))
 """
 
 
+@pytest.mark.sample(verify=1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shape"), [("line", 4_000_000), ("plane", [1_000_000, 4])])
 def test_a_process_grows_by_little_more_than_the_grid(fine, kind, shape):

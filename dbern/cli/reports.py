@@ -90,7 +90,12 @@ def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any
     write_file(out, change_picture(change, kind, value_name(new)), "--out")
     shares = ProvenShares.of(change)
     content = {"picture": str(out), "beta": beta, "more": shares.more, "less": shares.less}
-    return content, f"wrote {out}: {', '.join(shares.labels.values())}"
+    text = f"wrote {out}: {', '.join(shares.labels.values())}"
+    rows = {name: change.attrs[name] for name in ("new_rows", "old_rows") if name in change.attrs}
+    if len(rows) == 2:
+        counts = f"{rows['new_rows']:,} rows of the new and {rows['old_rows']:,} of the old one"
+        text += f"\nabout {counts.replace(',', ' ')} had a value"
+    return content | rows, text
 
 
 @click.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.points import confidence
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 SHAPES = {1: 400, 2: 160}
 """Cells along each axis, by the number of axes."""
 
+_OF_ROWS = Fraction(1, 20)
+"""Part of a side's beta for how many rows had a value."""
 _SMOOTHING = ("bandwidth", "covariance", "kernel")
 
 
@@ -27,6 +31,10 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     lies in its own band with ``1 - beta / 2``. Where ``low`` is above 0 there is surely more, and
     where ``high`` is below 0 surely less; by group, of the groups that are in both.
 
+    Densities are of the rows that had a value, where both releases tell how many there were, which
+    bins do: otherwise missing values would be a change, or another normalizer. The attributes
+    ``new_rows`` and ``old_rows`` say how many, about, of all groups together.
+
     Raises SpecError for classifiers and functions of three axes or more, for two that are over
     other axes or bounds, tell different things or are smoothed differently, and for a confidence
     that cannot be.
@@ -36,7 +44,14 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     _check_alike(new, old)
     level, domain = confidence(beta), new.domain
     shape, window = SHAPES[len(domain.axes)], _middles(domain)
-    numbers = [_numbers(synopsis, shape, window, level / 2) for synopsis in (new, old)]
+    sides = new, old
+    rows = [_rows_with_values(synopsis, level / 2 * _OF_ROWS) for synopsis in sides]
+    counts = [count for count in rows if count is not None]
+    divided = new.meaning == "density" and len(counts) == len(sides)
+    beta_i = level / 2 * (1 - _OF_ROWS if divided else 1)
+    numbers = [_numbers(synopsis, shape, window, beta_i) for synopsis in sides]
+    if divided:
+        numbers = list(map(_of_rows, numbers, counts, sides))
     (here, *ends_here), (there, *ends_there) = numbers
     parts = here - there, ends_here[0] - ends_there[1], ends_here[1] - ends_there[0]
     change = xarray.Dataset(dict(zip(("value", "low", "high"), parts, strict=True)))
@@ -47,7 +62,37 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     for array in change.values():
         array.attrs = dict(here.attrs)
     change.attrs = {"new": new.metadata["name"], "old": old.metadata["name"], "beta": float(level)}
+    for name, count in zip(("new_rows", "old_rows"), rows, strict=True):
+        change.attrs |= {} if count is None else {name: round(count[0])}
     return change
+
+
+def _rows_with_values(synopsis: Synopsis, beta: Fraction) -> tuple[float, float, float] | None:
+    """Return how many rows of all groups had a value, and the ends; None where nothing tells."""
+    try:
+        distribution = synopsis.distribution()
+    except SpecError:
+        return None
+    whole = dict.fromkeys(distribution.domain.names, (None, None))
+    with distribution.confidence(str(beta), questions=1) as asked:
+        answer = asked.count(whole)
+    value, low, high = (float(np.sum(part)) for part in (answer.value, answer.low, answer.high))
+    return value, low, high
+
+
+def _of_rows(
+    numbers: tuple[Any, Any, Any], rows: tuple[float, float, float], synopsis: Synopsis
+) -> tuple[Any, Any, Any]:
+    """Return a density of all rows, and its band, as that of the rows that had a value."""
+    value, fewest, most = (part / synopsis.distribution().rows for part in rows)
+    if fewest <= 0:
+        raise SpecError(
+            f"change: noise hides how many rows of {synopsis.metadata['name']} had a value. "
+            "Compare releases of more rows, or of a larger epsilon"
+        )
+    here, low, high = numbers
+    low = low / np.where(np.asarray(low) < 0, fewest, most)
+    return here / value, low, high / np.where(np.asarray(high) < 0, most, fewest)
 
 
 def _numbers(

@@ -130,6 +130,8 @@ def test_one_command_draws_two_releases(project, run):
     assert 0 <= told["more"] + told["less"] <= 1
     ran = run("change", "new.zarr", "old.zarr", "--out", "map.svg", "--beta", "0.5")
     assert ran.out.startswith("wrote map.svg: surely more: ")
+    counts = f"about {told['new_rows']:,} rows of the new and {told['old_rows']:,} of the old one"
+    assert f"{counts.replace(',', ' ')} had a value" in ran.out
     assert "<svg" in (project.folder / "map.svg").read_text()
 
 

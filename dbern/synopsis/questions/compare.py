@@ -46,7 +46,9 @@ class Comparison(Mass):
         shares, subtracted = (
             Mass.read(release, region, None, target) for release in _paired(bins, reference)
         )
-        text = f"{shares.text}, less that of {reference.name}"
+        counts = [f"{round(release.rows_with_values):,}" for release in (bins, reference)]
+        had = " and ".join(counts).replace(",", " ")
+        text = f"{shares.text}, less that of {reference.name} (about {had} rows had a value)"
         return cls(**(vars(shares) | {"text": text}), reference=subtracted)
 
     def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:

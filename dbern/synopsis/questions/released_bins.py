@@ -75,6 +75,11 @@ class ReleasedBins:
         account = "" if self.account is None else f", {self.account}"
         return printable(f"<Distribution {self.name} over {axes}{account}>")
 
+    @property
+    def rows_with_values(self) -> float:
+        """How many rows of all groups count, as far as noise tells, and no fewer than none."""
+        return self.rows * max(0.0, sum(float(measure.bins.sum()) for measure in self.measures))
+
     def take_beta(self, beta: float | str | None) -> Fraction:
         """Return the probability of failure of the next question, and take it off the account."""
         if self.account is not None:

@@ -33,7 +33,7 @@ def read_counts(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, in
 def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
-    cumulative = np.cumsum(nearest_measure(measure.bins.ravel()))
+    cumulative = np.cumsum(_nearest_measure(measure.bins.ravel()))
     if not cumulative[-1] > 0:
         raise SpecError(
             "sample: the released numbers do not sum to more than 0, so the noise hides all rows. "
@@ -50,7 +50,7 @@ def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     return np.column_stack(columns)
 
 
-def nearest_measure(values: FloatArray) -> FloatArray:
+def _nearest_measure(values: FloatArray) -> FloatArray:
     """Return the nearest numbers (m,) to some that are not negative and have the same sum.
 
     They are what is left above a threshold. All numbers of noise above 0 together would be a

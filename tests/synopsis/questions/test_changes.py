@@ -61,12 +61,43 @@ def test_each_side_has_half_of_beta():
     (old,) = drawn(planned(1), columns(rows["smooth"]), [2])
     change = change_between(new, old, "0.1")
     points = MIDDLES[1][:, None]
-    ends = [side.interval(points, "0.05") for side in (new, old)]
+    ends = [side.interval(points, "0.0475") for side in (new, old)]  # and .0025 for the rows
     # Points may be on the edge of two cells of a band, but for roundings.
-    np.testing.assert_allclose(change["low"], ends[0][0] - ends[1][1], rtol=1e-3)
-    np.testing.assert_allclose(change["high"], ends[0][1] - ends[1][0], rtol=1e-3)
-    np.testing.assert_allclose(change["value"], new(points) - old(points), atol=1e-9)
-    assert change.attrs == {"new": "demo", "old": "demo", "beta": 0.1}
+    whole = {"x": (None, None)}
+    counts = [side.distribution().count(whole, beta="0.0025") for side in (new, old)]
+    shares = [[float(part) / 5000 for part in (one.low, one.high)] for one in counts]
+
+    def scaled(end, divisors):
+        return end / np.where(end < 0, *divisors)
+
+    low, high = (
+        [scaled(ends[side][i], shares[side][:: 1 if i == 0 else -1]) for side in (0, 1)]
+        for i in (0, 1)
+    )
+    np.testing.assert_allclose(change["low"], low[0] - high[1], rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(change["high"], high[0] - low[1], rtol=1e-3, atol=1e-9)
+    total = [float(one.value) / 5000 for one in counts]
+    np.testing.assert_allclose(
+        change["value"], new(points) / total[0] - old(points) / total[1], atol=1e-9
+    )
+    names = {"new": "demo", "old": "demo", "beta": 0.1}
+    assert change.attrs == {
+        **names,
+        **{key: pytest.approx(5000, abs=60) for key in ("new_rows", "old_rows")},
+    }
+
+
+def test_missing_values_are_no_change():
+    """Half of the rows of one release had none: its density was half as high everywhere."""
+    x = databases(1, 5000)["smooth"]
+    gone = np.where(np.arange(5000)[:, None] % 2, x, np.nan)
+    (new,), (old,) = (drawn(planned(1), columns(rows), [key]) for key, rows in ((1, gone), (2, x)))
+    change = change_between(new, old)
+    assert not ((change["low"] > 0) | (change["high"] < 0)).any()
+    assert change.attrs["new_rows"] == pytest.approx(2500, abs=60)
+    answer = new.distribution().compare(old.distribution(), {"x": (0.2, 0.5)})
+    counts = f"about {change.attrs['new_rows']:,} and {change.attrs['old_rows']:,} rows had a value"
+    assert counts.replace(",", " ") in answer.question
 
 
 @pytest.mark.slow

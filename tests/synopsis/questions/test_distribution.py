@@ -37,7 +37,7 @@ from dbern.synopsis.questions.envelopes.step import intervals, steps
 from dbern.synopsis.questions.interval import Denominator, quotient_interval
 from dbern.synopsis.questions.polygons import Polygons
 from dbern.synopsis.questions.regions import region_text
-from dbern.synopsis.questions.sampling import nearest_measure, sampled_points
+from dbern.synopsis.questions.sampling import _nearest_measure, sampled_points
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -446,7 +446,7 @@ def test_points_are_where_the_rows_are_however_many_bins_are_noise():
     np.testing.assert_allclose(
         sampled_points(measure, 20_000, 1).mean(axis=0), rows.mean(axis=0), atol=0.01
     )
-    nearest = nearest_measure(noisy.ravel())
+    nearest = _nearest_measure(noisy.ravel())
     assert nearest.min() == 0
     assert nearest.sum() == pytest.approx(noisy.sum())
     kept = nearest > 0  # the nearest: all by one number less, and none is left out for nothing

@@ -74,8 +74,8 @@ def _rows_with_values(synopsis: Synopsis, beta: Fraction) -> tuple[float, float,
     except SpecError:
         return None
     whole = dict.fromkeys(distribution.domain.names, (None, None))
-    with distribution.confidence(str(beta), questions=1) as asked:
-        answer = asked.count(whole)
+    with distribution.confidence(str(beta), questions=1) as distribution:
+        answer = distribution.count(whole)
     value, low, high = (float(np.sum(part)) for part in (answer.value, answer.low, answer.high))
     return value, low, high
 

@@ -77,7 +77,7 @@ class ReleasedBins:
 
     @property
     def rows_with_values(self) -> float:
-        """How many rows of all groups count, as far as noise tells, and no fewer than none."""
+        """Number of rows of all groups that count, but for noise, and at least 0."""
         return self.rows * max(0.0, sum(float(measure.bins.sum()) for measure in self.measures))
 
     def take_beta(self, beta: float | str | None) -> Fraction:

@@ -55,7 +55,8 @@ class Answer:
         Of the value, not guaranteed: the standard deviation of its noise, and what rows at ten
         values a cell err by (docs/questions.md).
     note : str
-        Why an interval is wide, and what makes it narrower; empty where noise makes most of it.
+        Why an interval is wide, and what makes it narrower; empty where noise makes most of it. Of
+        two releases also how many rows had a value.
     percent : "%" or "percentage points", optional
         What shares are printed in, or differences of shares; the numbers stay fractions.
 
@@ -113,6 +114,8 @@ class Answer:
 
     @property
     def _note(self) -> str:
+        if self.likely_error is None:
+            return self.note
         error = ""
         if not hasattr(self.value, "dims"):
             unit = f" {self.percent}" if self.percent else ""

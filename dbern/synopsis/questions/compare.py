@@ -9,7 +9,7 @@ from fractions import Fraction
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.question_options import COMPARE
-from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.mass import Mass
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion
@@ -28,6 +28,7 @@ class Comparison(Mass):
 
     option = COMPARE
     reference: Mass
+    rows_note: str
 
     @property
     def percent(self) -> Percent:
@@ -47,9 +48,17 @@ class Comparison(Mass):
             Mass.read(release, region, None, target) for release in _paired(bins, reference)
         )
         counts = [f"{round(release.rows_with_values):,}" for release in (bins, reference)]
-        had = " and ".join(counts).replace(",", " ")
-        text = f"{shares.text}, less that of {reference.name} (about {had} rows had a value)"
-        return cls(**(vars(shares) | {"text": text}), reference=subtracted)
+        here, there = (count.replace(",", " ") for count in counts)
+        return cls(
+            **(vars(shares) | {"text": f"{shares.text}, less that of {reference.name}"}),
+            reference=subtracted,
+            rows_note=f"about {here} rows here and {there} there had a value",
+        )
+
+    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+        """Return the answer, with how many rows of both releases had a value."""
+        answer = super().answer(band, level, law)
+        return replace(answer, note="; ".join(filter(None, (answer.note, self.rows_note))))
 
     def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
         """Return the differences of both releases' bands."""

@@ -96,8 +96,11 @@ def test_missing_values_are_no_change():
     assert not ((change["low"] > 0) | (change["high"] < 0)).any()
     assert change.attrs["new_rows"] == pytest.approx(2500, abs=60)
     answer = new.distribution().compare(old.distribution(), {"x": (0.2, 0.5)})
-    counts = f"about {change.attrs['new_rows']:,} and {change.attrs['old_rows']:,} rows had a value"
-    assert counts.replace(",", " ") in answer.question
+    here, there = (f"{change.attrs[name]:,}".replace(",", " ") for name in ("new_rows", "old_rows"))
+    note = f"about {here} rows here and {there} there had a value"
+    smoothed = new.distribution().compare(old.distribution(), {"x": (0.2, 0.5)}, target="smoothed")
+    assert note in str(answer)
+    assert str(smoothed).endswith(note)
 
 
 @pytest.mark.slow

@@ -361,7 +361,7 @@ def numbered(words: int) -> pa.Table:
     return pa.table({"v": pa.chunked_array(chunks, kind), "x": np.arange(words) % 8.0})
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 @pytest.mark.parametrize(
     "kind", ["arrow", "reader", "files", pytest.param("dask", marks=pytest.mark.slow)]

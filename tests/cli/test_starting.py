@@ -433,6 +433,7 @@ def test_plain_tcp_beyond_loopback_is_warned_of(address, state):
     assert diagnosis._scheduler_transport(address)[0] == state
 
 
+@pytest.mark.slow
 def test_doctor_on_a_cluster(client, monkeypatch):
     def looked():
         return diagnosis.scheduler("tcp://127.0.0.1:1")

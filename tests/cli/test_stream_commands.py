@@ -52,7 +52,7 @@ def refused(run):
     return release
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("night", "changes", "code", "says"),
     [

@@ -373,6 +373,7 @@ def test_boxes_under_a_condition_are_met_with_both_ends():
         assert share <= answer.high + 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_answers_say_that_rows_are_rounded():
     d = released(FARES, 0.0, 100.0, 0.5, 1).distribution()
@@ -432,6 +433,7 @@ def test_answers_of_rounded_rows_cover_at_least_as_often_as_they_say(mechanism):
     assert min(inside.values()) >= 0.95 * draws - 3.5 * np.sqrt(0.0475 * draws), inside
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 @pytest.mark.parametrize("key", [None, 4])
 def test_bins_that_a_density_wants_answer_for_rounded_rows_too(key):

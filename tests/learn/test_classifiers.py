@@ -91,6 +91,7 @@ def test_a_release_is_near_logistic_regression_without_privacy(method):
     assert ours > roc_auc_score(columns["label"], peer.decision_function(places)) - 0.002
 
 
+@pytest.mark.slow
 def test_more_classes_are_one_multinomial_model():
     columns = table(20_000, 1, classes=5)
     label = {"column": "label", "classes": list(range(5))}

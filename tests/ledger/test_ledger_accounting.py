@@ -49,6 +49,7 @@ def test_pure_releases_cost_half_their_square(zcdp):
     assert [row.rho for row in status.releases] == [Fraction(1, 200)] * fit
 
 
+@pytest.mark.slow
 def test_many_small_releases_have_more_room_than_by_basic_composition(zcdp):
     for number in range(32):
         zcdp.reserve(request(f"r{number}", "0.035"))

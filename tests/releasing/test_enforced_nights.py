@@ -65,7 +65,7 @@ def kept(stream: Nights, name: str = "trips") -> list[Path]:
     return [path for path in paths if release_id in str(path)]
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (3, 0, 5, 1, 4, 2)])
 def test_a_person_counts_in_the_first_nights_that_come_in_any_order(nights, order):
     for night in order:
@@ -240,7 +240,7 @@ def test_neighbours_lose_at_most_the_charge_over_all_nights(tmp_path):
     assert max(losses[False]) > 1.0, "nobody left out would be found"
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["block", "lost", "staging", "key"])
 def test_what_is_damaged_or_lost_stops_the_stream_until_it_is_ended(nights, damage):
     nights.release(0)
@@ -291,6 +291,7 @@ def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
     stream.release(1)
 
 
+@pytest.mark.slow
 def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nights, monkeypatch):
     """There may be noisy coefficients in it, and its block is gone."""
     nights.release(0)
@@ -391,7 +392,7 @@ COUNTED, SEALED, PUBLISHED = (
 )
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
 @pytest.mark.parametrize("killed_there", [PUBLISHED, SEALED, COUNTED])
 def test_a_night_that_was_counted_by_another_block_than_the_one_here_is_refused(
@@ -464,6 +465,7 @@ def test_blocks_that_are_brought_together_of_two_places_are_refused(tmp_path, mo
     assert not (stream.output / "2026-01-01.zarr").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ids", [["7", "101"], [7.0, 101.0]])
 def test_ids_of_another_type_than_the_first_nights_are_refused(nights, ids):
     """Equal ones may be two units; nothing is reserved, so other files can come."""

@@ -116,6 +116,7 @@ def test_a_release_is_published_charged_and_close_to_the_truth(project, client, 
     assert facts["created"] == project.reservation().created
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outside", ["drop", "clamp"])
 def test_without_noise_only_the_certified_approximation_is_left(
     project, exact_release, helpers, outside
@@ -143,6 +144,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
 def test_bytes_do_not_depend_on_how_the_records_are_cut(project, client, helpers, monkeypatch):
     """Files, row groups, row order and task sizes differ: the same integers come out."""
@@ -243,6 +245,7 @@ def test_another_process_that_published_meanwhile_is_no_obstacle(project, client
     assert project.spent() == CHARGED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["reserved", "committed"])
 def test_a_changed_spec_under_the_same_name_is_refused(project, client, state, interrupted):
     interrupted(project, state)
@@ -719,6 +722,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
     assert salt[:20] not in logged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compression", ["snappy", pytest.param("none", marks=pytest.mark.slow)])
 def test_damaged_data_pages_name_the_file_and_no_value(
     project, client, helpers, compression, fixed
@@ -831,6 +835,7 @@ def test_a_released_tensor_of_zeros_is_read_as_any_other(project, monkeypatch, c
     assert not out.synopsis(np.array([[1.0, 0.1]])).any()
 
 
+@pytest.mark.slow
 def test_progress_tells_no_private_number_of_rows(project):
     """Tasks are files then, whatever their rows and row groups."""
     with project.ledger() as ledger:

@@ -230,6 +230,7 @@ ADDED = {"data": {"neighbors": "add-or-remove-one", "normalizer": "250"}}
 USERS = {**ADDED, "data__unit": {"column": "note", "max_contributions": 2}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "unit"),
     [(ADDED, None), pytest.param(USERS, PrivacyUnit("note", 2), marks=pytest.mark.slow)],

@@ -196,6 +196,7 @@ GOVERNED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_objects_of_a_table_that_a_format_governs_are_refused(bucket):
     for name in ("delta/_delta_log/0.json", "delta/a.parquet", "ice/metadata/v1.metadata.json",
                  "ice/data/x=1/a.parquet", "hudi/.hoodie/hoodie.properties", "hudi/day=1/a.parquet",

@@ -104,7 +104,7 @@ def test_no_order_changes_lines(synopsis):
     assert np.isfinite(chosen).all()
 
 
-@pytest.mark.sample(test=1)
+@pytest.mark.slow
 @pytest.mark.parametrize("shapes", [
     ("nonnegative",), ("nonnegative", "normalized"), ("normalized",), ("quiet",),
     ("increasing:x", "nonnegative"),

@@ -190,6 +190,7 @@ def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
     assert fresh.dbern.grid([3, 4]).shape == (4, 3)
 
 
+@pytest.mark.slow
 def test_no_shard_is_read_twice_while_they_fit(plain, monkeypatch):
     monkeypatch.setattr(released, "MOST_LOADED", 0)
     reads = Counter()

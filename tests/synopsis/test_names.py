@@ -94,6 +94,7 @@ def test_texts_are_part_of_what_a_release_is():
         assert spec_of(REGRESSION, texts, response=RESPONSE, **data).identity() != plain
 
 
+@pytest.mark.slow
 def test_no_choice_depends_on_texts():
     plain = spec_of(REGRESSION, response=RESPONSE)
     texts = spec_of(REGRESSION, TEXTS, response=RESPONSE, units=UNITS)

@@ -128,6 +128,7 @@ def test_all_shapes_hold_at_once_in_any_order(synopsis):
     assert integral(fine(plain)) == pytest.approx(1, abs=2e-4)
 
 
+@pytest.mark.slow
 def test_shapes_hold_along_two_axes_at_once(two):
     grid = fine(two.shaped("increasing:y", "decreasing:x"))
     assert grid.diff("y").min() >= -1e-12
@@ -171,6 +172,7 @@ def test_answers_carry_the_label(two, tmp_path):
 # --- it answers as a synopsis does -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_answers_as_a_synopsis_does(two, client):
     import dask.array as da
 

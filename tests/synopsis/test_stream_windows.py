@@ -147,6 +147,7 @@ def test_a_node_of_another_stream_is_refused(nights, tmp_path):
         dbern.open_stream(tmp_path).at("2026-01-01")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("night", [0, 3])
 def test_a_node_that_another_charge_paid_for_is_refused(nights, tmp_path, night):
     """As another ledger's stream of the same spec has it: its rows are no part of this."""

@@ -49,8 +49,8 @@ def test_a_task_of_bins_carries_no_table():
     assert len(pickle.dumps(component.maps[0])) < 1.1 * table  # once, not for each that follows
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
-@pytest.mark.sample(test=1)
 # A certificate may fail with probability beta. At a bandwidth of 0.05 the key of that case draws
 # 13.4 scales for one of 35 bins, a chance of 5e-5; under 20 000 other keys the tail is as it is.
 @pytest.mark.parametrize(

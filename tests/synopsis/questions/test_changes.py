@@ -30,8 +30,8 @@ def drawn_changes(axes, draws, beta):
         yield change_between(new, old, beta), densities[0] - densities[1]
 
 
+@pytest.mark.slow
 @pytest.mark.turns("coverage", 8)
-@pytest.mark.sample(test=1)
 @pytest.mark.parametrize(
     ("axes", "draws"),
     [

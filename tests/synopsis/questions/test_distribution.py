@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -501,9 +500,9 @@ def test_smoothed_differences_of_releases_cover_at_least_as_often_as_they_say(dr
     }  # fmt: skip
     assert too_few(covering(map(releases, range(draws)), asks), draws) == {}
     answer, rows = (compared(releases(0), target=target) for target in ("smoothed", "records"))
-    question = "share of the smoothed density in x from 0.2 to 0.6, less that of other"
-    rows_of_each = r"about [45] \d{3} and [34] \d{3} rows had a value"
-    assert re.fullmatch(rf"{question} \({rows_of_each}\)", answer.question)
+    assert answer.question == (
+        "share of the smoothed density in x from 0.2 to 0.6, less that of other"
+    )
     assert answer.high - answer.low < 0.1 * (rows.high - rows.low)
 
 

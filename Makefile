@@ -29,13 +29,13 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(if $(wildcard $(READY)),$(READY),$(LEAN))
 	$(BIN)/dbern demo
 
-# Two cases of each quick test, planted bugs, kills, kept integers, hostile stores: two minutes.
+# Two cases of each quick test, planted bugs, kills, kept integers, hostile stores: three minutes.
 test: $(READY)
 	$(PYTEST) -n auto --lane test $(TESTS)
 
 check: lint test
 
-# Six cases of each test, by turns from commit to commit: ten minutes.
+# Six cases of each test, by turns from commit to commit: half an hour.
 verify: lint
 	$(PYTEST) -n auto --lane verify --cases $(CASES) $(WITHOUT:%=--without %) --durations 10 $(TESTS)
 

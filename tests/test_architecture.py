@@ -345,6 +345,7 @@ def test_a_tree_that_keeps_the_rules_passes(tree):
     assert violations(tree) == []
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("name", "text", "complaint"), PLANTED)
 def test_a_planted_violation_is_found(tree, name, text, complaint):
     path = tree / name
@@ -410,6 +411,7 @@ def test_public_words_are_of_public_parameters_and_methods_alone(tree):
     assert count_violations(tree)["forbidden words"] == before | {key: 2}
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("rule", "text", "key"), GATED)
 def test_a_gate_finds_what_is_planted(tree, rule, text, key):
     before = count_violations(tree)[rule]

@@ -105,6 +105,7 @@ def test_bounds_are_near_what_is_missed(name):
     assert worst <= largest_errors(kernel, 1000, INTERPOLATED, bins).max() <= 2.2 * worst
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("planted", ["lines", "nodes", "bends", "neighbor"])
 def test_search_finds_what_is_left_out(planted, monkeypatch):
     kernel = kernel_of("triangle" if planted == "lines" else "gaussian", 0.1)

@@ -176,6 +176,7 @@ def test_brackets_are_closer_than_the_largest_over_supports(name, degree, most):
     assert narrow[inside].max() < most < 0.9 * twice[inside].max()
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("planted", ["missed", "highest"])
 def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch, fresh):
     """It is raised by what exceeds it; and that of K by what the release misses of it."""
@@ -202,6 +203,7 @@ def of_polynomials_alone(*given, found=module._Expansion.of):
     return replace(found(*given), cut=0.0, tail=0.0)
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(
     ("name", "bandwidth", "cells", "most", "planted", "wrong"),
     [

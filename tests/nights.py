@@ -20,6 +20,7 @@ import dbern
 from dbern.ledger import BudgetLedger
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+from dbern.releasing.reconcile import reconcile
 
 FIRST = date(2026, 1, 1)
 SECTIONS: dict[str, dict[str, Any]] = {
@@ -122,6 +123,13 @@ class Nights:
             for name in names
         }
         return spec_of(self.folder, night, **merged)
+
+    def put_back(self, backup: bytes, folder: str = "out") -> None:
+        """Put an earlier ledger back, and reconcile it with what a folder holds."""
+        (self.folder / "ledger.db").write_bytes(backup)
+        with self.ledger() as ledger:
+            ledger.declare_restored()
+            reconcile(ledger, [self.folder / folder])
 
     def states(self) -> dict[str, str]:
         with self.ledger() as ledger:

@@ -23,7 +23,6 @@ from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
 from dbern.planning.streams import horizon_of
 from dbern.releasing import unit_nights
-from dbern.releasing.reconcile import reconcile
 from dbern.releasing.run import abandon
 from dbern.testing.counts import integers_of_each
 
@@ -307,10 +306,7 @@ def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nig
     for place in places:
         rmtree(nights.folder / place)
         copytree(backup / place, nights.folder / place)
-    (nights.folder / "ledger.db").write_bytes(ledger)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
+    nights.put_back(ledger)
     assert nights.states()["trips.2026-01-02"] == "abandoned"
     with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
         nights.release(2)
@@ -323,10 +319,7 @@ def test_a_night_whose_seal_the_ledger_forgot_stops_the_stream(nights):
     interrupt(nights, 1)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(1)
-    (nights.folder / "ledger.db").write_bytes(backup)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
+    nights.put_back(backup)
     assert nights.states()["trips.2026-01-02"] == "committed"
     with pytest.raises(IntegrityError, match="The blocks of 1 nights are missing"):
         nights.release(2)

@@ -496,10 +496,7 @@ def test_a_ledger_that_forgot_the_files_of_a_night_counts_no_further_one(tmp_pat
         nights.release(night)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(1)
-    (nights.folder / "ledger.db").write_bytes(backup)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
+    nights.put_back(backup)
     with pytest.raises(IntegrityError, match="forgot which files 2026-01-02 has"):
         nights.release(3)
     nights.release(0)
@@ -515,10 +512,7 @@ def test_a_block_leaves_out_the_night_that_the_ledger_forgot(nights):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("dbern.releasing.stream._CLOSED", ())
         nights.release(1)
-    (nights.folder / "ledger.db").write_bytes(backup)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
+    nights.put_back(backup)
     nights.release(2)
     root = json.loads((nights.output / f"{BLOCK}.zarr" / "zarr.json").read_text())
     assert root["attributes"]["stream"]["without"] == [1]
@@ -534,10 +528,7 @@ def test_a_forgotten_night_that_was_released_again_is_known_under_its_other_name
     nights.release(2)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(0)
-    (nights.folder / "ledger.db").write_bytes(backup)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "data"])
+    nights.put_back(backup, "data")
     nights.release(0, release={"output": "moved/trips"})
     with nights.ledger() as ledger:
         reconcile(ledger, [nights.folder / "out"])
@@ -560,10 +551,7 @@ def test_a_node_that_is_reconciled_is_not_released_again(nights):
         abandon(ledger, "trips", "trips.2026-01-03")  # refunded: nothing was read
     nights.release(2)
     assert backup != reserved
-    (nights.folder / "ledger.db").write_bytes(reserved)
-    with nights.ledger() as ledger:
-        ledger.declare_restored()
-        reconcile(ledger, [nights.folder / "out"])
+    nights.put_back(reserved)
     assert nights.states()["trips.2026-01-03"] == "committed"
     notes = nights.release(2, release={"output": "moved/trips"}).notes
     assert notes[0].startswith("2026-01-03 was published before the ledger was restored")

@@ -42,8 +42,10 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
 def _is_pair(bounds: Any) -> bool:
     numbers = (int, float, np.integer, np.floating)
     is_list = isinstance(bounds, Sequence | np.ndarray)
-    return (is_list and len(bounds) == 2) and all(
-        isinstance(end, numbers) and not isinstance(end, bool) for end in bounds
+    return (
+        is_list
+        and len(bounds) == 2
+        and all(isinstance(end, numbers) and not isinstance(end, bool) for end in bounds)
     )
 
 

@@ -23,7 +23,8 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     from dbern.synopsis.opening import open_synopsis, stream_at
 
     synopsis = open_synopsis(synopsis_path)
-    promises = synopsis.promises(page_picture(synopsis).largest)
+    picture = page_picture(synopsis)
+    promises = synopsis.promises(picture.largest if picture else None)
     signers, text = synopsis.signers, _describe(synopsis.metadata, promises.constant)
     lattices = [array for array in synopsis.arrays if isinstance(array, ReleasedArray)]
     moved = max((array.shrunk_distance for array in lattices), default=0.0)
@@ -33,7 +34,7 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
         text += f"\n{'stream':<12} {stream}"
     text += "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(signer)}" for signer in signers or (None,))
-    if not (quiet or as_json):
+    if picture and not (quiet or as_json):
         text += f"\n\n{drawing(synopsis)}"
     bounds = {key: getattr(promises, key) for key in ("expected", "these_data", "any_database")}
     return {**synopsis.metadata, "signers": list(signers), "promises": bounds}, text

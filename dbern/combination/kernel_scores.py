@@ -23,8 +23,8 @@ def _kernel_scores(
     (classes,) their records over n, cut to [0, 1]. Peaks and floors are the kernel's largest value
     and the least that a likelihood counts as, one an axis.
     """
-    class_fraction = share_of(class_fractions, sums[0].ndim)
-    scores = np.broadcast_to(class_fraction, sums[0].shape)
+    class_fraction = share_of(class_fractions, sums.ndim - 1)
+    scores = np.broadcast_to(class_fraction, sums.shape[1:])
     for axis_sums, peak, floor in zip(sums, peaks, floors, strict=True):
         scores = scores * np.clip(over(axis_sums, class_fraction), floor, peak)
     return np.asarray(np.where(class_fraction > 0, scores, 0.0))
@@ -68,9 +68,9 @@ def _kernel_log_scores(
     """
     *sum_deviations, fraction_deviation = noise
     class_fraction = share_of(
-        np.maximum(class_fractions, min(float(fraction_deviation), 1.0)), sums[0].ndim
+        np.maximum(class_fractions, min(float(fraction_deviation), 1.0)), sums.ndim - 1
     )
-    logs = np.broadcast_to(np.log(class_fraction), sums[0].shape)
+    logs = np.broadcast_to(np.log(class_fraction), sums.shape[1:])
     for axis_sums, peak, floor, deviation in zip(sums, peaks, floors, sum_deviations, strict=True):
         likelihood = np.clip(axis_sums / class_fraction, floor, peak)
         mean_likelihood = (class_fraction * likelihood).sum(axis=0) / class_fraction.sum()
@@ -90,9 +90,8 @@ class KernelScores(ClassScores):
     by_class: ClassVar[bool] = True
 
     def _evidence(self, parts: Sequence[FloatArray], points: FloatArray) -> FloatArray:
-        del points
-        shape = len(self.peaks), len(self.classes), *parts[0].shape
-        return np.reshape(parts[:-1], shape)
+        shape = parts[0].shape if self.peaks else points.shape[:-1]
+        return np.reshape(parts[:-1], (len(self.peaks), len(self.classes), *shape))
 
     def _scores(self, moments: FloatArray, evidence: FloatArray) -> FloatArray:
         return _kernel_scores(evidence, moments[:, 0], self.peaks, self.floors)

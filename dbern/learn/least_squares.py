@@ -92,9 +92,10 @@ class MomentSums(VectorSum):
         entry = deviation**2 * moments.variances[1, -1]
         by_value = float(entry * sum(size**2 for size in moments.blocks))
         directions = typical_variances(moments.numbers - 1)
-        slopes = EXPLAINED * TYPICAL_STD**2 * float(np.mean(1 / directions))
+        inverses, count = float(np.sum(1 / directions)), max(1, len(directions))
+        slopes = EXPLAINED * TYPICAL_STD**2 * inverses / count
         equations = deviation**2 * (moments.variances[-2, -1] + slopes)
-        return by_value, float(equations * np.sum(1 / directions))
+        return by_value, float(equations * inverses)
 
     def function_move(self, *, added: bool) -> float:
         """The response's sums move by two, times their weight; by half of that if added."""

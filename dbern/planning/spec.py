@@ -503,11 +503,6 @@ def _check_lists(learner: Learner, schema: RecordSchema) -> None:
             f'data.bounds.{domain.categorical[0].name}: "{learner.kind}" has no use for a list of '
             f"values. Leave it out{instead}."
         )
-    if not domain.numeric:
-        raise SpecError(
-            "data.bounds: every axis is a list of values. Write one axis of numbers, such as "
-            "x = [0.0, 10.0]."
-        )
 
 
 def _domain(data: DataSection) -> Domain:

@@ -53,29 +53,20 @@ def synopsis_page(synopsis: Synopsis) -> str:
     metadata = synopsis.metadata
     groups = len(synopsis.classes) if is_grouped(synopsis) else 0
     picture = page_picture(synopsis)
-    promises = synopsis.promises(picture.largest)
+    promises = synopsis.promises(picture.largest if picture else None)
     return render(
         "synopsis.html",
         live=live(synopsis),
         title=metadata.get("title", metadata["name"]),
         metadata=metadata,
         what=_what(metadata, synopsis.meaning, groups),
-        picture={
-            "forms": draw(picture, "release"),
-            "alt": _description(picture),
-            "caption": _caption(promises, synopsis, picture),
-            "legend": {
-                "map": {"low": picture.low, "high": picture.high},
-                "regions": {"classes": picture.classes},
-            }.get(picture.kind),
-            "single": len(picture.panels) == 1 and picture.kind != "curve",
-        },
+        picture=_drawn(picture, promises, synopsis) if picture else None,
         domain=[_interval(axis) for axis in synopsis.domain.axes],
         response=_response(synopsis),
         classes=_classes(metadata),
         guarantee=guarantee_of(metadata),
         signatures=[signed_by(signer) for signer in synopsis.signers or (None,)],
-        certificate=_certificate(metadata["certificate"], picture),
+        certificate=_certificate(metadata["certificate"], picture.largest if picture else None),
         headline=promises.headline,
         headline_constant=promises.headline_constant,
         constant=promises.constant,
@@ -89,6 +80,19 @@ def synopsis_page(synopsis: Synopsis) -> str:
             if key != "n"
         },
     )
+
+
+def _drawn(picture: Picture, promises: ErrorSummary, synopsis: Synopsis) -> dict[str, Any]:
+    return {
+        "forms": draw(picture, "release"),
+        "alt": _description(picture),
+        "caption": _caption(promises, synopsis, picture),
+        "legend": {
+            "map": {"low": picture.low, "high": picture.high},
+            "regions": {"classes": picture.classes},
+        }.get(picture.kind),
+        "single": len(picture.panels) == 1 and picture.kind != "curve",
+    }
 
 
 def _description(picture: Picture) -> str:
@@ -210,7 +214,7 @@ def _interval(axis: Axis) -> dict[str, Any]:
     }
 
 
-def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, Any]:
+def _certificate(certificate: Mapping[str, Any], largest: float | None) -> dict[str, Any]:
     total = certificate["total"] or 1.0
     parts = [
         {"name": name, "meaning": meaning, "value": certificate[name]}
@@ -219,7 +223,7 @@ def _certificate(certificate: Mapping[str, Any], picture: Picture) -> dict[str, 
     ]
     confidence = f"{100 * (1 - certificate['beta']):g} %"
     bounds = {key: certificate[key] for key in ("total", "lower_bound")}
-    return {"parts": parts, "confidence": confidence, "largest": picture.largest, **bounds}
+    return {"parts": parts, "confidence": confidence, "largest": largest, **bounds}
 
 
 def _parameter_text(value: Any) -> str:

@@ -154,9 +154,14 @@ def value_name(synopsis: Synopsis) -> str:
     return printable(named_with(*named_values(combination, domain, synopsis.metadata)))
 
 
-def page_picture(synopsis: Synopsis) -> Picture:
-    """Return the picture of a page; errors are shares of its largest value."""
+def page_picture(synopsis: Synopsis) -> Picture | None:
+    """Return the picture of a page; errors are shares of its largest value.
+
+    Where every axis is a list of values there is none.
+    """
     axes = len(synopsis.domain.numeric)
+    if not axes:
+        return None
     drawn = axes if axes <= (2 if synopsis.domain.categorical else 3) else 2
     return picture_of(synopsis, _PAGE[3 if drawn == 2 and is_grouped(synopsis) else drawn])
 

@@ -30,7 +30,13 @@ from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.base import Strategy
 from dbern.targets.base import DesignedMeasurement
-from dbern.targets.typical import TYPICAL_STD, UNPREDICTED, Typical, TypicalBayes
+from dbern.targets.typical import (
+    TYPICAL_STD,
+    UNPREDICTED,
+    UNPREDICTED_LISTS,
+    Typical,
+    TypicalBayes,
+)
 from dbern.types import FloatArray
 
 _EVENLY = (np.arange(64) + 0.5) / 64
@@ -131,9 +137,12 @@ def bayes_notes(combination: GaussianScores, law: NoiseLaw) -> tuple[str, ...]:
     The released rule draws means of classes together by how much of their differences may be noise,
     ``s/(s + t)`` of variances s of the means and t of their noise, and likewise variances, which
     are the same here. A likelihood's logarithm moves by ``(u - m)/v`` times a mean's noise. There
-    is no prediction for so many classes and axes that it would take many seconds.
+    is no prediction for so many classes and axes that it would take many seconds, nor where there
+    are lists alone.
     """
     axes, classes = len(combination.peaks), len(combination.classes)
+    if not axes:
+        return UNPREDICTED_LISTS
     std = max(TYPICAL_STD / 2, *combination.floors)
     typical = TypicalBayes(axes, combination.lists, classes, std=std)
     if typical.count * classes * axes > _MAX_LIKELIHOODS:
@@ -162,6 +171,8 @@ def kernel_bayes_notes(
     """Predict the fraction of wrong classes of naive Bayes with kernels."""
     scores = combination if isinstance(combination, KernelScores) else None
     lists, classes = scores.lists if scores else (), len(combination.classes)
+    if not axes:
+        return UNPREDICTED_LISTS
     typical = TypicalBayes(axes, lists, classes, rows=256)
     if typical.count**2 * axes > _MAX_TRANSLATES:
         return UNPREDICTED

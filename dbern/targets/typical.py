@@ -1,9 +1,10 @@
 """Typical records of plans, and what scores with noise are worth on them.
 
 On each axis they spread over an eighth of the bounds (one standard deviation) around the middle,
-and axes are independent. They are as many as it takes for a mean, spread by quantiles of a
-low-discrepancy sequence, so the error of a sample is no part of a prediction. Nothing here reads a
-record or proves anything.
+and axes are independent. Where there are lists alone, the first one is such an axis, in as many
+parts as it has values, of as many records each. Records are as many as it takes for a mean, spread
+by quantiles of a low-discrepancy sequence, so the error of a sample is no part of a prediction.
+Nothing here reads a record or proves anything.
 
 *Signal to noise.* A risk is a mean over records: the variance of the noise at each by itself is all
 that it takes. With V the variance of the difference of two classes' scores:
@@ -33,6 +34,7 @@ EXPLAINED = 0.5
 UNEXPLAINED = (1 - EXPLAINED) * TYPICAL_STD**2
 """Mean squared error of least squares without privacy, as `EXPLAINED` in units of half a range."""
 UNPREDICTED = ("no prediction: for so many classes and columns it would take long",)
+UNPREDICTED_LISTS = ("no prediction: every axis of this naive Bayes is a list of values",)
 WARNING = (
     "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
     "fewer axes, or bounds nearer to the records."
@@ -66,7 +68,10 @@ def typical_variances(axes: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class Typical(ABC):
-    """Records, and their labels; values of lists are as frequent as each other, and say nothing."""
+    """Records, and their labels; values of lists are as frequent as each other, and say nothing.
+
+    Where there are no axes the first list says what one axis would.
+    """
 
     axes: int
     lists: tuple[int, ...] = ()
@@ -102,16 +107,30 @@ class Typical(ABC):
         `plain` is the same without privacy, where that is not the best there is.
         """
 
+    @property
+    def signals(self) -> int:
+        """Number of axes that tell of the outcomes; the first list is in place of none."""
+        return max(self.axes, 1)
+
     @cached_property
+    def telling(self) -> FloatArray:
+        """Positions in the unit cube that tell of the outcomes (records, signals)."""
+        return np.clip((TYPICAL_STD * _normal(self.count, self.signals) + 1) / 2, 0.0, 1.0)
+
+    @property
     def unit(self) -> FloatArray:
-        """Positions in the unit cube (records, l)."""
-        return np.clip((TYPICAL_STD * _normal(self.count, self.axes) + 1) / 2, 0.0, 1.0)
+        """Positions on the axes, in the unit cube (records, l)."""
+        return np.asarray(self.telling[:, : self.axes])
 
     @cached_property
     def codes(self) -> FloatArray:
         """Positions in the lists (records, m)."""
         spread = _spread(self.count, self.axes + len(self.lists))[:, self.axes :]
-        return np.asarray(np.floor(spread * np.array(self.lists)))
+        codes = np.floor(spread * np.array(self.lists))
+        if self.lists and not self.axes:
+            ranks = np.argsort(np.argsort(self.telling[:, 0]))
+            codes[:, 0] = ranks * self.lists[0] // self.count
+        return np.asarray(codes)
 
     def weighed(self, features: FloatArray, n: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Features, labels and counts of n records: each record once with every outcome."""
@@ -127,6 +146,8 @@ class Typical(ABC):
         return self.note(ours, self.risk(plain, np.zeros(len(plain))))
 
     def _about_lists(self) -> str:
+        if not self.axes:
+            return ", the first list being such an axis in parts"
         return ", and lists that tell nothing" * bool(self.lists)
 
 
@@ -152,11 +173,11 @@ class TypicalResponses(Typical):
     @cached_property
     def wanted(self) -> FloatArray:
         """Part of the response that the axes explain (records,)."""
-        return self.at(self.unit)
+        return self.at(self.telling)
 
     def at(self, unit: FloatArray) -> FloatArray:
-        """Part of the response that the axes explain at positions (m, l)."""
-        return np.asarray((2 * unit - 1).sum(axis=1) * math.sqrt(EXPLAINED / self.axes))
+        """Part of the response that the axes explain at positions (m, signals)."""
+        return np.asarray((2 * unit - 1).sum(axis=1) * math.sqrt(EXPLAINED / self.signals))
 
     def density(self, positions: FloatArray) -> FloatArray:
         """Density of records along an axis."""
@@ -217,8 +238,8 @@ class TypicalClasses(Typical):
     @cached_property
     def shares(self) -> FloatArray:
         """Probability of each class (records, q)."""
-        directions, distance = _directions(self.classes, self.axes)
-        scores = (2 * self.unit - 1) @ directions.T * (_LOG_ODDS / TYPICAL_STD / distance)
+        directions, distance = _directions(self.classes, self.signals)
+        scores = (2 * self.telling - 1) @ directions.T * (_LOG_ODDS / TYPICAL_STD / distance)
         return np.exp(scores - _log_sum_exp(scores)[:, None])
 
     @property
@@ -303,10 +324,10 @@ class TypicalBayes(TypicalClasses):
         return directions * min(_MAX_MEAN, _CLASS_DISTANCE * TYPICAL_STD / 2 / distance)
 
     @cached_property
-    def unit(self) -> FloatArray:
-        """Positions (records, axes)."""
-        spread = self.std * _normal(super().count, self.axes)
-        return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.axes), 0.0, 1.0)
+    def telling(self) -> FloatArray:
+        """Positions in the unit cube (records, signals)."""
+        spread = self.std * _normal(super().count, self.signals)
+        return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.signals), 0.0, 1.0)
 
     @cached_property
     def shares(self) -> FloatArray:
@@ -346,7 +367,8 @@ def _normal(count: int, axes: int) -> FloatArray:
     scipy takes longer to import than a plan.
     """
     levels = np.clip(_spread(count, axes), 1 / count, 1 - 1 / count)
-    return np.array([_NORMAL.inv_cdf(level) for level in levels.ravel().tolist()]).reshape(-1, axes)
+    values = [_NORMAL.inv_cdf(level) for level in levels.ravel().tolist()]
+    return np.array(values).reshape(count, axes)
 
 
 def _spread(count: int, axes: int) -> FloatArray:

@@ -20,6 +20,7 @@ LISTS = {
     "x": [0.0, 10.0], "y": [-1.0, 1.0], "state": {"values": ["NY", "CA", "TX"]},
     "kind": {"values": [1, 2]},
 }  # fmt: skip
+LISTS_ALONE = {"state": LISTS["state"], "kind": LISTS["kind"]}
 ONE_LIST = {"x": [0.0, 10.0], "kind": {"values": [1, 2]}}
 VECTOR = ("laplace", "discrete-gaussian")
 
@@ -46,6 +47,17 @@ MEASUREMENTS = {
     "bayes-gaussian of lists": (
         Case({"kind": "gaussian-naive-bayes", "std_floor": [0.5, 0.1]}, {"label": LABEL},
              noises=VECTOR, reached=0.6, linear=True), LISTS,
+    ),
+    "least squares of lists alone": (
+        replace(CASES["least squares"], noises=VECTOR, reached=0.6), LISTS_ALONE,
+    ),
+    "bayes of lists alone": (
+        Case({"kind": "naive-bayes", "bandwidth": []}, {"label": LABEL}, noises=VECTOR,
+             reached=0.6, linear=True), LISTS_ALONE,
+    ),
+    "bayes-gaussian of lists alone": (
+        Case({"kind": "gaussian-naive-bayes", "std_floor": []}, {"label": LABEL}, noises=VECTOR,
+             reached=0.6, linear=True), LISTS_ALONE,
     ),
 }  # fmt: skip
 RELATIONS = {

@@ -33,7 +33,6 @@ from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
 from dbern.planning import measurement_plan, tune
 from dbern.synopsis import bands
-from dbern.system import memory_limit
 
 # However slow the machine is: not even the drawing of examples is timed.
 settings.register_profile(
@@ -98,19 +97,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """As many as there are cores for `make test`; else half as many again: slow tests wait.
-
-    A worker takes up to 2 GB; where a core has less than 4, there are as many as cores.
-    """
+def pytest_xdist_auto_num_workers() -> int | None:
+    """As many as there are cores: tests compute nearly all of the time."""
     if os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS"):
         return None  # which pytest-xdist reads
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    if config.option.lane == "test":
-        return cores
-    return min(cores * 3 // 2, max(cores, memory_limit() >> 31))
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def pytest_xdist_setupnodes() -> None:

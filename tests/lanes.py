@@ -22,6 +22,7 @@ WHOLE = {"faults", "goldens", "statistical"}  # folders whose cases are a choice
 SECONDS = {False: 120, True: 400}  # a test that is not slow, and one that is: 40 times the slowest
 LONG = {  # files whose tests take ten seconds or more, or wait: what ends last is short
     *("test_notebooks.py", "test_wheel.py", "test_workers.py", "test_sklearn.py"),
+    *("test_two_commands.py", "test_own_modules.py", "test_pipelines.py", "test_dagster.py"),
     *("test_goldens.py", "test_memory.py", "test_faults.py", "test_kills.py"),
 }
 

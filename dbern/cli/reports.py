@@ -113,12 +113,12 @@ def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]
     Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
     """
     from dbern.reporting.registry import as_yaml, blanks, deployment_of
-    from dbern.reporting.wording import paid_once
+    from dbern.reporting.wording import stream_of
     from dbern.synopsis.opening import open_synopsis, stream_at
 
     synopsis = open_synopsis(synopsis_path)
-    paid = paid_once(synopsis.metadata, stream_at(synopsis_path))
-    content = deployment_of(synopsis.metadata, synopsis.promises().constant, paid)
+    stream = stream_of(synopsis.metadata, stream_at(synopsis_path))
+    content = deployment_of(synopsis.metadata, synopsis.promises().constant, stream)
     if out is not None:
         write_file(out, as_yaml(content), "--out")
     if not quiet:

@@ -18,7 +18,7 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.pictures import page_picture
     from dbern.reporting.terminal import drawing
-    from dbern.reporting.wording import paid_once, signed_by
+    from dbern.reporting.wording import paid_once, signed_by, stream_of
     from dbern.synopsis.arrays import ReleasedArray
     from dbern.synopsis.opening import open_synopsis, stream_at
 
@@ -30,8 +30,8 @@ def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
     moved = max((array.shrunk_distance for array in lattices), default=0.0)
     shrunk = f"where noise is all there is: values moved by at most {moved:.3g}{promises.unit}"
     text += f"\n{'shrunk':<12} {shrunk}" if moved else ""
-    if stream := paid_once(synopsis.metadata, stream_at(synopsis_path)):
-        text += f"\n{'stream':<12} {stream}"
+    if stream := stream_of(synopsis.metadata, stream_at(synopsis_path)):
+        text += f"\n{'stream':<12} {paid_once(*stream)}"
     text += "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())
     text += "".join(f"\n{'':<12} {signed_by(signer)}" for signer in signers or (None,))
     if picture and not (quiet or as_json):

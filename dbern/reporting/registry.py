@@ -20,14 +20,16 @@ from dbern.combination import combination_of
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.percentages import percent
-from dbern.reporting.wording import guarantee_of, parameters_of, range_text
+from dbern.reporting.wording import guarantee_of, paid_once, parameters_of, range_text
 
 
-def deployment_of(metadata: Mapping[str, Any], constant: str, paid: str = "") -> dict[str, Any]:
+def deployment_of(
+    metadata: Mapping[str, Any], constant: str, stream: tuple[str, int] | None = None
+) -> dict[str, Any]:
     """Make a registry record from a synopsis's metadata; empty where only the publisher knows.
 
-    `constant` promises as much as the release does; it is empty where that promises more. `paid`
-    says of part of a stream that all its nights were paid once.
+    `constant` promises as much as the release does; it is empty where that promises more. Of part
+    of a `stream`, of that name and so many nights, the record is the whole stream's.
 
     Raises SpecError for a release that is not differentially private.
     """
@@ -38,12 +40,13 @@ def deployment_of(metadata: Mapping[str, Any], constant: str, paid: str = "") ->
         )
     pure = Fraction(metadata["delta"]) == 0
     stated = ("epsilon",) if pure else ("epsilon", "delta")
+    name = stream[0] if stream else metadata["name"]
     summary = combination_of(metadata["combine"]).meaning(metadata["target"]) == "density"
     return {
-        "url_slug": _slug(metadata["name"]),
+        "url_slug": _slug(name),
         "deployment": {
             "basic": {
-                "name": metadata["name"],
+                "name": name,
                 "data_curators": [{"data_curator_name": "", "data_curator_type": ""}],
                 "description": _description(metadata, constant),
                 "intended_use": "",
@@ -63,11 +66,11 @@ def deployment_of(metadata: Mapping[str, Any], constant: str, paid: str = "") ->
                 f"unit {metadata['unit']}.",
                 "number_of_privacy_units": 1,
                 "privacy_parameters": {
-                    name: _written_above(Fraction(metadata[name])) for name in stated
+                    key: _written_above(Fraction(metadata[key])) for key in stated
                 },
                 "privacy_parameters_details": " ".join(guarantee_of(metadata).words),
             },
-            "deployment_model": _model() | {"release_type_details": paid},
+            "deployment_model": _model(stream),
             "implementation": _implementation(metadata, constant),
             "administrative": {
                 "evidence_sources": {},
@@ -149,15 +152,15 @@ def _unprotected(metadata: Mapping[str, Any]) -> str:
     )
 
 
-def _model() -> dict[str, str]:
+def _model(stream: tuple[str, int] | None) -> dict[str, str]:
     return {
         "model_name": "Central",
         "model_name_details": "The curator's hosts read the records and add the noise once.",
         "trust_assumptions": "The curator, and the hosts that read the records, are trusted. "
         "Whoever has the release may know everything but one unit's data, and cannot break AES.",
         "actors": "The curator; whoever receives or queries the release, who needs no trust.",
-        "release_type": "One release",
-        "release_type_details": "",
+        "release_type": "Many releases" if stream else "One release",
+        "release_type_details": paid_once(*stream) if stream else "",
         "data_source_type": "Static",
         "data_source_type_details": "",
         "access_type": "Non-interactive",

@@ -72,14 +72,17 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
     return Guarantee(name, metadata["epsilon"], metadata["delta"], rounded, words)
 
 
-def paid_once(metadata: Mapping[str, Any], stream: StreamIndex | None) -> str:
-    """Say of what is part of a stream that its nights were paid together; nothing of others."""
+def stream_of(metadata: Mapping[str, Any], stream: StreamIndex | None) -> tuple[str, int] | None:
+    """The name of the stream that a release is part of, and its number of nights."""
     if stream is not None:
-        name, nights = stream.name, stream.horizon
-    elif "stream" in metadata:
-        name, nights = metadata["stream"]["name"], metadata["stream"]["horizon"]
-    else:
-        return ""
+        return stream.name, stream.horizon
+    if "stream" in metadata:
+        return metadata["stream"]["name"], metadata["stream"]["horizon"]
+    return None
+
+
+def paid_once(name: str, nights: int) -> str:
+    """Say that the nights of a stream were paid together."""
     return f"part of {name}, whose {nights} nights were paid once: the guarantee is of all of them"
 
 

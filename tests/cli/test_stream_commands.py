@@ -153,3 +153,6 @@ def test_a_run_says_that_its_nights_were_paid_once_and_what_is_signed(nights, ru
         for command in ("show", "export"):
             said = " ".join(run(command, place, project=nights).out.split())
             assert "part of trips, whose 8 nights were paid once: the guarantee is of all" in said
+        record = run("export", place, "--json", project=nights).json
+        assert record["url_slug"] == record["deployment"]["basic"]["name"] == "trips"
+        assert record["deployment"]["deployment_model"]["release_type"] == "Many releases"

@@ -206,11 +206,12 @@ CASES = {
         reached=0.3,
     ),
     "logistic": Case(
-        {"kind": "logistic-regression", "C": 1.0}, {"label": LABEL}, {"label": (0.0, 1.0, NULL)},
+        {"kind": "logistic-regression", "method": "weights", "C": 1.0}, {"label": LABEL},
+        {"label": (0.0, 1.0, NULL)},
         ("laplace", "discrete-gaussian"), reached=0.3, linear=True,
     ),
     "logistics": Case(
-        {"kind": "logistic-regression", "C": 0.5}, {"label": THREE},
+        {"kind": "logistic-regression", "method": "weights", "C": 0.5}, {"label": THREE},
         {"label": (0.0, 1.0, 2.0, NULL)}, ("laplace", "discrete-gaussian"), reached=0.2,
         linear=True,
     ),

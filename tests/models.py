@@ -200,8 +200,10 @@ MODELS = {
         machine(cost), rows=80, slack=1e-5) for cost in (2.0, 50.0)},
     "linear ridge": _of("response", {"kind": "ridge-regression", "method": "weights", "C": 30.0},
                         linear_ridge, certified=0.03, linear=True),
-    "linear logistics": _of("three", {"kind": "kernel-erm", "loss": "logistic", "kernel": "linear",
-                                      "C": 5.0}, one_against_the_rest, certified=2e-3, linear=True),
+    "linear logistics": _of(
+        "three", {"kind": "kernel-erm", "loss": "logistic", "kernel": "linear",
+                  "method": "weights", "C": 5.0},
+        one_against_the_rest, certified=2e-3, linear=True),
     **{f"ridge, {name}": _of(
         "response", {**_SQUARE, "kernel": name, "length_scale": [0.4]}, kernel_ridge(kernel),
         mechanism={"k": 80}, seed=2, said=() if name == "gaussian" else (VALUES,),

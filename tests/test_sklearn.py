@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 import re
 import tempfile
 import warnings
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 
 import dask.dataframe
@@ -19,10 +20,15 @@ import pytest
 from scipy.stats import binom
 from sklearn.base import clone
 from sklearn.ensemble import BaggingClassifier, StackingClassifier, VotingClassifier
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_classifiers_train, check_estimator
 
 import dbern
@@ -205,13 +211,126 @@ def test_a_float_costs_what_it_prints(given):
 
 
 def test_numbers_of_numpy_are_parameters():
-    found = estimators.SVC(length_scale=np.float64(0.5), C=np.logspace(0, 1, 3)[2])._target(2)
-    assert found == {"kind": "support-vector-machine", "length_scale": [0.5, 0.5], "C": 10.0}
+    found = estimators.SVC(length_scale=np.float64(0.5), C=np.logspace(0, 1, 3)[2])._target(2, 7)
+    assert found == {"kind": "support-vector-machine", "length_scale": [0.5, 0.5], "C": 70.0}
 
 
-def test_there_is_no_seed():
-    for one in CHECKED:
-        assert "random_state" not in one.get_params()
+# --- Parameters of scikit-learn's
+
+PEERS = {
+    "GaussianNB": GaussianNB, "KernelDensity": KernelDensity, "KernelNB": GaussianNB,
+    "KernelRegressor": KernelRidge, "LogisticRegression": LogisticRegression, "Ridge": Ridge,
+    "SVC": SVC,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("estimator", CHECKED, ids=name_of)
+def test_a_parameter_of_the_peer_s_is_taken_or_refused_in_a_sentence(estimator):
+    """What neither has is Python's TypeError; `clone` and `set_params` are as they were."""
+    ours, peer = type(estimator), PEERS[name_of(estimator)]
+    for name in [*inspect.signature(peer).parameters, "n_jobs", "random_state", "class_weight"]:
+        if name not in estimator.get_params() and (ours, name) not in UNLIKE:
+            with pytest.raises(SpecError, match=rf"^{name}: .{{15,}}"):
+                ours(**{name: 1})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        ours(nonsense=1)
+    assert clone(estimator).get_params().keys() == estimator.get_params().keys()
+
+
+UNLIKE = {  # KernelRidge is a machine, and no Nadaraya-Watson
+    (estimators.KernelRegressor, name) for name in ("alpha", "kernel_params", "degree")
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1, 3])
+def test_c_is_that_of_scikit_learn_and_no_trap(epsilon):
+    """With the paper's C, `C=1.0` named the largest class for all, .67 here."""
+    x = np.random.default_rng(3).uniform(0, 1, (3000, 2))
+    late = x.sum(axis=1) > 0.8
+    facts = {"bounds": (0, 1), "classes": [False, True], "epsilon": epsilon}
+    stated = estimators.LogisticRegression(**facts, C=1.0).fit(x, late)
+    usual = estimators.LogisticRegression(**facts).fit(x, late)
+    assert stated.synopsis_.metadata["target"]["C"] == 3000
+    assert stated.score(x, late) > 0.95
+    assert stated.score(x, late) > usual.score(x, late) - 0.02
+
+
+@pytest.mark.slow
+def test_alpha_is_that_of_scikit_learn():
+    x = np.random.default_rng(3).uniform(0, 1, (3000, 2))
+    y = 1 + 2 * x[:, 0] - x[:, 1]
+    facts = {"bounds": (0, 1), "y_bounds": (0, 3), "epsilon": 100_000, "method": "moments"}
+    for alpha in (0.5, 2000.0):
+        found = estimators.Ridge(**facts, alpha=alpha).fit(x, y)
+        assert found.synopsis_.metadata["target"]["C"] == 3000 / alpha
+        np.testing.assert_allclose(found.coef_, Ridge(alpha=alpha).fit(x, y).coef_, atol=0.05)
+    for alpha in (0, -1.0, "much"):
+        with pytest.raises(SpecError, match="alpha: must be a number above 0"):
+            estimators.Ridge(**facts, alpha=alpha).fit(x, y)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("estimator", "told"),
+    [
+        (estimators.LogisticRegression(classes=[False, True], C=1.0), r"with C=1, predicted .*0\."),
+        (estimators.SVC(classes=[False, True], C=1.0, length_scale=0.3), "with C=1, predicted"),
+        (estimators.Ridge(y_bounds=(0, 1), alpha=2.0, method="moments"), "with alpha=2, predicted"),
+    ],
+    ids=["logistic", "machine", "ridge"],
+)
+@pytest.mark.filterwarnings("always")
+def test_a_fit_warns_of_what_its_plan_warns_of(estimator, told, recwarn):
+    x = np.random.default_rng(3).uniform(0, 1, (500, 1))
+    estimator.set_params(bounds=(0, 1), epsilon=0.01).fit(x, x[:, 0] > 0.5)
+    found = [one for one in recwarn if name_of(estimator) in str(one.message)]
+    assert re.search("no better than a constant", str(found[0].message))
+    assert re.search(told, str(found[1].message))
+    word = "alpha" if "alpha" in told else "C"
+    assert f'Write {word}="auto" for one that noise allows' in str(found[1].message)
+    assert {one.filename for one in found} == {__file__}
+
+
+DAYS = (date(2026, 1, 1), date(2027, 1, 1))
+TIMES = {
+    "pandas": lambda days: pd.DataFrame({"day": days}),
+    "with a zone": lambda days: pd.DataFrame({"day": pd.Series(days).dt.tz_localize("UTC")}),
+    "dates": lambda days: pd.DataFrame({"day": pd.Series(days).dt.date}),
+    "of seconds": lambda days: pd.DataFrame({"day": pd.Series(days).astype("datetime64[s]")}),
+    "in Arrow": lambda days: pd.DataFrame({"day": pd.Series(days).astype("date32[pyarrow]")}),
+    "polars": lambda days: pl.DataFrame({"day": days.to_numpy()}),
+    "a table": lambda days: pa.table({"day": pa.array(days)}),
+    "an array": lambda days: days.to_numpy()[:, None],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("made", TIMES.values(), ids=TIMES)
+def test_dates_are_columns_of_any_frame(made):
+    """A year of days, of which one lies outside the bounds and one is missing."""
+    days = pd.date_range("2026-01-01", "2026-12-31").repeat(4).insert(0, pd.NaT)
+    days = days.insert(0, pd.Timestamp("1700-02-03"))
+    y = np.r_[10.0, 20.0, (np.arange(1460) // 4) / 36.5]
+    found = estimators.Ridge(bounds=[DAYS], y_bounds=(0, 10), epsilon=1000).fit(made(days), y)
+    assert found.coef_[0] == pytest.approx(1 / 36.5, rel=0.05)
+    predicted = found.predict(made(days))
+    assert np.isnan(predicted[1])
+    np.testing.assert_allclose(predicted[[0, 2, -1]], [0, 0, 10], atol=0.3)
+
+
+def test_bounds_of_dates_are_told_from_lists():
+    for ends in (DAYS, np.array(DAYS, "datetime64[D]"), [datetime(2026, 1, 1), DAYS[1]]):
+        (found,) = public_bounds([ends], ["day"]).values()
+        assert [type(end) for end in found] == [type(end) for end in found if end]
+        assert found[0].isoformat().startswith("2026-01-01")
+    with pytest.raises(SpecError, match="bounds: are not those of X"):
+        public_bounds([(DAYS[0], 5)], ["day"])
+    days = pd.DataFrame({"day": pd.to_datetime(["2026-02-03"])})
+    with pytest.raises(ValueError, match=r"Write two dates, or two times, as its bounds"):
+        estimators.Ridge(bounds=(0, 1), y_bounds=(0, 1), epsilon=1).fit(days, [1.0])
+    with pytest.raises(ValueError, match=r"its bounds are dates or times\."):
+        estimators.Ridge(bounds=[DAYS], y_bounds=(0, 1), epsilon=1).fit(np.ones((2, 1)), [1.0, 2.0])
 
 
 # --- Ledgers
@@ -561,6 +680,9 @@ def test_one_record_changes_neither_the_exit_nor_a_warning(estimator, account):
     """A 21st label of 40 rows was a warning, a label of one half an error, a text was quoted."""
     clone(estimator).fit(NUMBERS, TWENTY)
     clone(estimator).fit(NUMBERS, TWENTY)  # what a process is warned of once it was now
+    usual = outcome(lambda: clone(estimator).fit(NUMBERS, TWENTY))
+    assert usual[0] == ""
+    assert all(text.startswith(f"{name_of(estimator)}: ") for text in usual[1])  # of the plan
     objects, labels = NUMBERS.astype(object), TWENTY.astype(object)
     fits = [(NUMBERS, TWENTY), (objects, labels), (NUMBERS.tolist(), TWENTY.tolist())]
     for value in (*STRANGE[:6], Hostile(), 0.5, 77):
@@ -568,7 +690,7 @@ def test_one_record_changes_neither_the_exit_nor_a_warning(estimator, account):
         table[2, 0] = vector[2] = value
         fits += [(table, labels), (objects, vector), (table.tolist(), vector.tolist())]
     for x, y in fits:
-        assert outcome(lambda x=x, y=y: clone(estimator).fit(x, y)) == ("", [])
+        assert outcome(lambda x=x, y=y: clone(estimator).fit(x, y)) == usual
 
 
 @pytest.mark.parametrize("value", ["SECRET", Hostile()], ids=["text", "object"])

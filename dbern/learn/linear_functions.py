@@ -97,7 +97,7 @@ class UnboundLinearFunctions(LinearFunctions):
         numbers = (self.space.dimensions + 1) * max(2, self.num_models)
         small = numbers <= (_MAX_CATEGORICAL if lists else _MAX_PREDICTED)
         free = self.release_method == "auto" and not lists
-        usual = self.chosen and (self.space.kernel.constant, self.shards) == (1, None)
+        usual = (self.space.kernel.constant, self.shards) == (1, None)
         candidates: list[LinearFunctions | PerturbedFunctions] = []
         with suppress(SpecError) if free else nullcontext():  # too few rows for an objective
             if stated or lists or (free and usual and not charge.delta and n <= MAX_OBJECTIVE_ROWS):
@@ -117,13 +117,13 @@ class UnboundLinearFunctions(LinearFunctions):
         self, functions: LinearFunctions | PerturbedFunctions, predictions: tuple[str, ...]
     ) -> Measurement:
         """Note the method and the C that were chosen; a stated C is noted by its learner."""
-        if not self.chosen:
-            return replace(functions, notes=predictions)
         if isinstance(functions, PerturbedFunctions):
             n = functions.model.n
             method, cost = "objective", 4 * n * functions.risk.weight  # as in `_by_objective`
         else:
             n, method, cost = functions.n, "weights", functions.cost
+        if not self.chosen:
+            return replace(functions, notes=(f"by {method}", *predictions))
         text = alpha_text if isinstance(self.typical, TypicalResponses) else cost_text
         return replace(functions, notes=(f"by {method}, {text(cost, n)}", *predictions))
 

@@ -12,12 +12,14 @@ from dbern.planning.best_design import allowed_strategies, countable, errs_less,
 from dbern.planning.error_forecast import typical_candidate
 from dbern.planning.measurement_plan import PlannedPart
 from dbern.planning.rows import BoundSpec
+from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import DesignedMeasurement
+from dbern.targets.typical import WARNING
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 
@@ -36,7 +38,10 @@ def notes_of(
         )
         for part in parts
     ]
-    yield from spec.learner.predictions(spec.records, n, designs)
+    predictions = spec.learner.predictions(spec.records, n, designs)
+    yield from predictions
+    yield from _notes_of_stated(spec, [note for part in parts for note in part.measurement.notes])
+    yield from _notes_of_stated(spec, predictions)
     yield from unit_notes(spec.domain, spec.learner)
     for axis in spec.records.domain.axes:
         if axis.multiples is not None:
@@ -56,6 +61,16 @@ def notes_of(
         yield from _notes_of_approximation(part, bound)
     if len(parts) == 1:
         yield from _notes_without_delta(parts[0], bound)
+
+
+def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[str]:
+    """Note a penalty that is stated where no better than a constant is predicted."""
+    stated = spec.target.model_dump().get("C", "auto")
+    if WARNING in predictions and stated != "auto":
+        predicted = next(note for note in predictions if note.startswith("predicted "))
+        yield (
+            f'WARNING: with C = {stated:g}, {predicted}. Write C = "auto" for one that noise allows'
+        )
 
 
 def _tune_notes(function: PlannedPart, number: PlannedPart, bound: BoundSpec) -> Iterator[str]:

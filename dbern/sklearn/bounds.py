@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from dbern.errors import SpecError
 
-Pair: TypeAlias = Sequence[float]
+Pair: TypeAlias = Sequence[float] | Sequence[date] | Sequence[np.datetime64]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
 Bounds: TypeAlias = Pair | Sequence[Pair | Values] | Mapping[str, Pair | Values]
 """A pair for all columns, one for each in their order, or one for each by its name; in place of a
@@ -41,18 +42,27 @@ def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def _is_pair(bounds: Any) -> bool:
     numbers = (int, float, np.integer, np.floating)
-    is_list = isinstance(bounds, Sequence | np.ndarray)
-    return (
-        is_list
-        and len(bounds) == 2
-        and all(isinstance(end, numbers) and not isinstance(end, bool) for end in bounds)
-    )
+    if not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+        return False
+    of_numbers = all(isinstance(end, numbers) and not isinstance(end, bool) for end in bounds)
+    return of_numbers or all(isinstance(end, date | np.datetime64) for end in bounds)
 
 
-def _bounds_of_column(bounds: Any) -> list[float] | dict[str, list[Any]]:
+def _bounds_of_column(bounds: Any) -> list[Any] | dict[str, list[Any]]:
     if _is_pair(bounds):
-        return [float(end) for end in bounds]
+        return [end if isinstance(end, date) else _number_or_date(end) for end in bounds]
     return {"values": listed_values(bounds["values"] if hasattr(bounds, "keys") else bounds)}
+
+
+def _number_or_date(end: Any) -> float | date | datetime:
+    if not isinstance(end, np.datetime64):
+        return float(end)
+    moment = end.astype(
+        "datetime64[D]" if end.dtype == "datetime64[D]" else "datetime64[us]"
+    ).item()
+    if not isinstance(moment, date):  # not a time, or of a year that no calendar of Python has
+        raise TypeError(end)
+    return moment
 
 
 def listed_values(values: Any) -> list[Any]:

@@ -125,8 +125,9 @@ class LogisticRegression(_ProbabilisticClassifier):
 
     Parameters
     ----------
-    C : float
-        The paper's: scikit-learn's C is C/n, of columns that their bounds map to [0, 1].
+    C : "auto" or float
+        scikit-learn's, of columns that their bounds map to [0, 1]. "auto", the default, follows
+        from rows and epsilon.
     constant : float
         Of the constant feature that stands for an intercept; 0 for none.
 
@@ -147,8 +148,8 @@ class LogisticRegression(_ProbabilisticClassifier):
 
     Examples
     --------
-    >>> LogisticRegression(bounds=(0, 1), classes=["no", "yes"], epsilon=0.5, C=100).C
-    100
+    >>> LogisticRegression(bounds=(0, 1), classes=["no", "yes"], epsilon=0.5, C=1.0).C
+    1.0
     """
 
     learner: ClassVar[type[Learner]] = targets.LogisticRegression
@@ -193,7 +194,8 @@ class SVC(_Classifier):
         s of the kernel ``exp(-|x - y|^2 / (2 s^2))``, of all columns or of each, in their units:
         scikit-learn's gamma is ``1 / (2 s^2)``.
     C : "auto" or float
-        The paper's: scikit-learn's C is C/n. "auto", the default, follows from rows and epsilon.
+        scikit-learn's, of columns that their bounds map to [0, 1]. "auto", the default, follows
+        from rows and epsilon, and is far smaller than one.
 
     Attributes
     ----------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -21,8 +22,9 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from dbern.data.columns import as_floats, is_number, is_text, plain_layout
+from dbern.data.columns import as_floats, is_number, is_text, is_time, plain_layout
 from dbern.data.domain import Column
+from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
 
@@ -140,6 +142,8 @@ def to_floats(values: Any, column: Column, what: str) -> FloatArray:
 
     Raises InputError for a type that has none of them, which it names.
     """
+    if column.unit is not None:
+        return _times_to_floats(values, column, what)
     if isinstance(values, pa.ChunkedArray):
         return _arrow_to_floats(values, column, what)
     dtype = values.dtype
@@ -187,7 +191,45 @@ def _check_type(dtype: Any, column: Column, what: str, *, text: bool, numbers: b
         raise InputError(
             f"{what}: is of type {dtype}, and the listed values are {listed}. Write both alike"
         )
-    raise InputError(f"{what}: is of type {dtype}. Convert it to numbers, or list its values")
+    mend = "Convert it to numbers, or list its values"
+    if "date" in str(dtype) or "timestamp" in str(dtype):
+        mend = "Write two dates, or two times, as its bounds"
+    raise InputError(f"{what}: is of type {dtype}. {mend}")
+
+
+def _times_to_floats(values: Any, column: Column, what: str) -> FloatArray:
+    """Dates and times in the unit of the column's bounds; NaN for everything else."""
+    kind, unit = getattr(values, "type", None) or values.dtype, column.unit
+    if unit is None:
+        raise TypeError("times without a unit")
+    if str(kind) in ("object", "null"):
+        return np.array([_moment(value, unit) for value in values.tolist()])
+    if not isinstance(values, pa.ChunkedArray) and kind.kind == "M":
+        if not hasattr(values, "iloc"):
+            return unit.of_datetimes(values)
+        values = pa.chunked_array([pa.array(values)])
+    if not isinstance(values, pa.ChunkedArray) or not is_time(values.type):
+        raise InputError(
+            f"{what}: is of type {kind}, and its bounds are dates or times. Convert it, such as "
+            "with pandas.to_datetime"
+        )
+    return np.concatenate([np.empty(0), *(as_floats(chunk, column) for chunk in values.chunks)])
+
+
+def _moment(value: Any, unit: TimeUnit) -> float:
+    try:
+        if isinstance(value, np.datetime64):
+            return float(unit.of_datetimes(np.array([value]))[0])
+        return unit.of(value) if isinstance(value, date) else np.nan
+    except Exception:  # noqa: BLE001 -- not a time, or a value's own code
+        return np.nan
+
+
+def time_column(numbers: FloatArray, low: float, high: float, unit: TimeUnit) -> pa.Array:
+    """Return numbers of a unit as times, null at NaN; those outside the bounds are just outside."""
+    missing = np.isnan(numbers)
+    near = np.clip(np.where(missing, low, numbers), low - 1, high + 1)
+    return pa.array(unit.to_datetimes(near), mask=missing)
 
 
 def _positions(values: Sequence[Any], column: Column) -> FloatArray:

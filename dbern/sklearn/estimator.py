@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import re
 import secrets
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dbern.data.domain import Column
+from dbern.data.times import bounds_of
 from dbern.errors import SpecError
 from dbern.ledger import BudgetLedger, resolve_url
 from dbern.ledger.values import LIVE
@@ -27,7 +29,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
-from dbern.sklearn.columns import listed_column, split_columns, to_floats
+from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
+from dbern.sklearn.parameters import reason_against
 from dbern.synopsis.memory import to_memory
 from dbern.system import file_url
 from dbern.targets import Learner
@@ -52,6 +55,7 @@ _PROPOSED_FRACTION = 0.05
 """Of a column's bounds: what a message proposes as a bandwidth."""
 _FREE_DATASET = "unaccounted"  # the dataset of a ledger that is gone after the fit
 _fits = itertools.count(1)
+_WARNING = "WARNING: "  # of a plan's notes
 _PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
 
 
@@ -68,22 +72,29 @@ def _abandon_on_failure(ledger: str, dataset: str, name: str) -> Iterator[None]:
             raise
 
 
+def _warn(text: str) -> None:
+    """Warn where the user's code called this package."""
+    frame, level = inspect.currentframe(), 1
+    inside = ("dbern.", "contextlib")
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(inside):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
 @cache
 def _warn_of_no_ledger() -> None:
-    warnings.warn(
+    _warn(
         "ledger=None: nothing keeps account of what this fit and others cost together. Write "
-        'ledger="sqlite:///ledger.db", dataset="rides", with a budget from: dbern ledger grant',
-        stacklevel=2,
+        'ledger="sqlite:///ledger.db", dataset="rides", with a budget from: dbern ledger grant'
     )
 
 
-def _warn_of_a_second_fit() -> None:
+def _warn_of_a_second_fit(charge: Budget) -> None:
     if next(_fits) == 2:
-        warnings.warn(
-            "A second fit of this process is a second release and a second charge. GridSearchCV, "
-            "cross_val_score and their like pay for every fit, of each candidate and each fold. "
-            "Add them up: dbern ledger status",
-            stacklevel=2,
+        _warn(
+            f"A second fit of this process is a second release and a second charge, of {charge}, "
+            "whether of this estimator or of another. GridSearchCV, cross_val_score and their like "
+            "pay for every fit, of each candidate and each fold. Add them up: dbern ledger status"
         )
 
 
@@ -93,6 +104,7 @@ class ReleasingEstimator(BaseEstimator):
 
     learner: ClassVar[type[Learner]]
     per_axis: ClassVar[str] = ""
+    penalty: ClassVar[str] = "C"
 
     bounds: Bounds | None = None
     epsilon: str | float | None = None
@@ -102,6 +114,13 @@ class ReleasingEstimator(BaseEstimator):
     dataset: str | None = None
     output: str | Path | None = None
     mechanism: Mapping[str, Any] | None = None
+
+    def __new__(cls, *_: Any, **parameters: Any) -> Self:
+        """Refuse a parameter of scikit-learn's that an estimator has not, in a sentence."""
+        others = parameters.keys() - {parameter.name for parameter in fields(cls)}
+        if reason := reason_against(cls.__name__, sorted(others)):
+            raise SpecError(reason)
+        return object.__new__(cls)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -164,9 +183,13 @@ class ReleasingEstimator(BaseEstimator):
         for name, values in table.items():
             axis_bounds = bounds[name]
             listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
-            column = Column(name, f'bounds["{name}"]', tuple(listed))
-            floats = to_floats(values, column, f"X: {name}")
-            columns[name] = listed_column(floats, listed) if listed else floats
+            low, high, unit = (0, 0, None) if listed else bounds_of(axis_bounds, "bounds")
+            column = Column(name, f'bounds["{name}"]', tuple(listed), unit=unit)
+            columns[name] = floats = to_floats(values, column, f"X: {name}")
+            if listed:
+                columns[name] = listed_column(floats, listed)
+            elif unit is not None:
+                columns[name] = time_column(floats, low, high, unit)
         data = {"bounds": bounds, "outside": self.outside}
         if role_keys is not None:
             target = "y"
@@ -174,34 +197,37 @@ class ReleasingEstimator(BaseEstimator):
                 target += "_"
             columns[target], data[role] = y, {"column": target, **role_keys}
         name = f"{type(self).__name__}-{secrets.token_hex(8)}"
-        with self._blame_parameters(bounds), self._account() as (ledger, dataset, output):
+        rows = len(next(iter(columns.values())))
+        with self._blame_parameters(bounds, rows), self._account() as (ledger, dataset, output):
             spec = ReleaseSpec(
                 release={"name": name, "output": f"{output}/{name}.zarr"},
                 data=data,
-                target=self._target(sum("values" not in pair for pair in bounds.values())),
+                target=self._target(sum("values" not in pair for pair in bounds.values()), rows),
                 mechanism=dict(self.mechanism or {}),
                 budget={**self._charge, "ledger": ledger, "dataset": dataset},
             )
             with _abandon_on_failure(ledger, dataset, name):
-                self.synopsis_ = to_memory(release(spec, data=pa.table(columns)).synopsis)
+                publication = release(spec, data=pa.table(columns))
+                self.synopsis_ = to_memory(publication.synopsis)
         self.release_name_ = name
-        _warn_of_a_second_fit()
+        for note in publication.notes:
+            if note.startswith(_WARNING):
+                text = self._in_own_words(note.removeprefix(_WARNING), rows)
+                _warn(f"{type(self).__name__}: {text}")
+        _warn_of_a_second_fit(publication.charge)
         return self
 
     @contextmanager
-    def _blame_parameters(self, bounds: Mapping[str, Any]) -> Iterator[None]:
+    def _blame_parameters(self, bounds: Mapping[str, Any], rows: int) -> Iterator[None]:
         """Blame the estimator's parameters, for these columns, for a spec that cannot be."""
         try:
             yield
         except SpecError as error:
-            text = re.sub(
-                r"\bdata\.bounds\.([^:\s]+?)(?:\.values)?(?=:)", r'bounds["\1"]', str(error)
-            ).replace(f'"{self.learner.kind}"', type(self).__name__)
-            for key, parameter in _PARAMETERS.items():
-                text = re.sub(key, parameter, text)
+            text = self._in_own_words(str(error), rows)
             if self.per_axis and text.startswith(f"{self.per_axis}:"):
                 intervals = [pair for pair in bounds.values() if "values" not in pair]
-                widths = [_PROPOSED_FRACTION * np.ptp(pair) for pair in intervals]
+                ends = [bounds_of(pair, "bounds")[:2] for pair in intervals]
+                widths = [_PROPOSED_FRACTION * (high - low) for low, high in ends]
                 proposed = [float(f"{width:.2g}") for width in widths]
                 problem = text.partition(". Write")[0]
                 text = (
@@ -209,17 +235,37 @@ class ReleasingEstimator(BaseEstimator):
                 )
             raise SpecError(text) from None
 
+    def _in_own_words(self, text: str, rows: int) -> str:
+        """A message about a spec of so many rows in the words of this estimator's parameters."""
+        text = re.sub(r"\bdata\.bounds\.([^:\s]+?)(?:\.values)?(?=:)", r'bounds["\1"]', text)
+        text = text.replace(f'"{self.learner.kind}"', type(self).__name__)
+        for key, parameter in _PARAMETERS.items():
+            text = re.sub(key, parameter, text)
+        text = re.sub(
+            r"\bC=([\d.e+-]*\d)", lambda cost: f"C={self._cost(float(cost[1]), rows):.3g}", text
+        )
+        return re.sub(r"\bC(?=[=:])", self.penalty, text)
+
+    @staticmethod
+    def _cost(cost: float, rows: int) -> float:
+        """Turn the C of a spec of so many rows into what `penalty` is, which is of a sum."""
+        return cost / rows
+
     @property
     def _charge(self) -> dict[str, str]:
         if self.epsilon is None:
             raise SpecError("epsilon: is missing. Write epsilon=1, what each fit costs")
         return {"epsilon": str(self.epsilon), "delta": str(self.delta)}
 
-    def _target(self, axes: int) -> dict[str, Any]:
+    def _target(self, axes: int, rows: int) -> dict[str, Any]:
         keys = [key for key in self.learner.model_fields if getattr(self, key, None) is not None]
         target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
         if np.ndim(target.get(self.per_axis, ())) == 0 and target[self.per_axis] != "auto":
             target[self.per_axis] = [target[self.per_axis]] * axes
+        if isinstance(
+            target.get("C"), int | float
+        ):  # scikit-learn's is of a sum, a spec's of a mean
+            target["C"] *= rows
         return {"kind": self.learner.kind, **target}
 
     @contextmanager

@@ -139,8 +139,8 @@ class Ridge(_Regressor):
     ----------
     method : "auto", "moments", "objective" or "weights"
         As of a spec: "auto", the default, takes what answers better at this epsilon.
-    C : "auto" or float
-        The paper's: scikit-learn's alpha is n/C, of columns that their bounds map to [0, 1].
+    alpha : "auto" or float
+        scikit-learn's, above 0, of columns that their bounds map to [0, 1].
     degree : 1 or 2
         2 adds the products of two columns, and their squares; by moments.
 
@@ -167,9 +167,10 @@ class Ridge(_Regressor):
     """
 
     learner: ClassVar[type[Learner]] = targets.RidgeRegression
+    penalty: ClassVar[str] = "alpha"
 
     method: str | None = None
-    C: float | str | None = None
+    alpha: float | Literal["auto"] | None = None
     degree: int | None = None
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
@@ -177,3 +178,14 @@ class Ridge(_Regressor):
         super().fit(X, y)
         self.coef_, self.intercept_ = self.synopsis_.regression().polynomial
         return self
+
+    def _target(self, axes: int, rows: int) -> dict[str, Any]:
+        if self.alpha in (None, "auto"):
+            return super()._target(axes, rows)
+        if isinstance(self.alpha, str) or not self.alpha > 0:
+            raise SpecError('alpha: must be a number above 0. Write alpha=1.0, or alpha="auto"')
+        return super()._target(axes, rows) | {"C": rows / self.alpha}
+
+    @staticmethod
+    def _cost(cost: float, rows: int) -> float:
+        return rows / cost

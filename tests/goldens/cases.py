@@ -196,8 +196,8 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
             "target": {**erm, "kernel": "goldens.functions:cosine", "kernel_bound": 1.0,
                        "kernel_lipschitz": 0.4, "length_scale": None, "C": 1.1}, **three}),
         **{f"logistic-{link}": (VECTOR, {
-            "target": {"kind": "logistic-regression", "C": 40.0, "link": link}, **plane, **label,
-            **vector}) for link in ("linear", "sigmoid")},
+            "target": {"kind": "logistic-regression", "method": "weights", "C": 40.0, "link": link},
+            **plane, **label, **vector}) for link in ("linear", "sigmoid")},
         "logistics": (("laplace",), {"target": {"kind": "logistic-regression"}, **plane, **three,
                                      **vector}),
         "logistic-objective": (("laplace",), {

@@ -557,7 +557,8 @@ def test_a_poor_regression_is_warned_of():
 
 @pytest.mark.parametrize(
     ("target", "taken"),
-    [({}, {"method": "objective"}), ({"C": 40.0}, {"method": "weights"}),
+    [({}, {"method": "objective"}), ({"C": 40.0}, {"method": "objective"}),
+     ({"C": 40.0, "constant": 2.0}, {"method": "weights"}),
      ({"kind": "gaussian-naive-bayes", "std_floor": [0.1, 0.1]}, {}),
      ({**LINEAR, "loss": "hinge"}, {"method": "objective"}),
      ({"kind": "kernel-erm", "loss": "hinge", "length_scale": [1.0, 1.0], "C": 1.0}, {})],

@@ -72,7 +72,7 @@ def test_half_of_the_bound_as_printed_fails(name, monkeypatch):
 
 @pytest.mark.parametrize("link", ["linear", "sigmoid"])
 def test_logistic_regression_is_that_of_scikit_learn(exact_release, link):
-    target = {"kind": "logistic-regression", "C": 40.0, "link": link}
+    target = {"kind": "logistic-regression", "method": "weights", "C": 40.0, "link": link}
     case = Case(target, {"label": LABEL}, {"label": (0.0,)}, linear=True)
     plan, synopsis, (x, y) = released(exact_release, case, table(300, 3))
     peer = linear_model.LogisticRegression(C=40 / 300, fit_intercept=False, tol=1e-12)

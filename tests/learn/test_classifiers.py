@@ -587,12 +587,12 @@ def ridges(name, *rows):
 
 
 METHODS = [
-    *method("weights", {}, {}, ({"C": 40.0}, {}), ({"constant": 0.5}, {}), ({"shards": 2}, {}),
+    *method("weights", {}, {}, ({"constant": 0.5}, {}), ({"shards": 2}, {}),
             ({"method": "weights"}, {}), ({}, {"delta": "1e-6"}),
             ({"method": "weights"}, {**PRIVATE, "normalizer": "2000"})),
-    *method("weights", HINGE, {}, ({"C": 40.0}, {}), ({"method": "weights"}, {}),
-            ({"constant": 0.5}, {})),
-    *method("objective", {}, {"n": 20_000}, ({}, {})),
+    *method("weights", HINGE, {}, ({"method": "weights"}, {}), ({"constant": 0.5}, {})),
+    *method("objective", {}, {"n": 20_000}, ({}, {}), ({"C": 40.0}, {})),
+    *method("objective", HINGE, {}, ({"C": 40.0}, {})),
     *ridges("moments", ({"C": 2.0}, 2, 10_000, "1"), ({"method": "moments"}, 2, 10_000, "1")),
     *ridges("weights", ({"method": "weights"}, 2, 10_000, "1"), ({"constant": 0.5}, 2, 10_000, "1"),
             ({"shards": 2}, 2, 10_000, "1")),

@@ -67,6 +67,12 @@ class SpecError(DbernError):
     exit_code = 2
 
 
+class OtherDataError(SpecError):
+    """Other data than those that a published release was made from; it stays as it is."""
+
+    kind = "other-data"
+
+
 class BudgetError(DbernError):
     """The ledger refuses the charge: not granted, not enough left, or granted on other terms."""
 

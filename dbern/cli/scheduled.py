@@ -16,7 +16,7 @@ import click
 
 from dbern.cli.output import common
 from dbern.cli.partitions import DAYS, due
-from dbern.errors import OtherVersionError, printable
+from dbern.errors import OtherDataError, OtherVersionError, printable
 
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
 SAME_FOR_ALL = {BUDGET, ENVIRONMENT, INTERRUPTED}
@@ -61,9 +61,10 @@ def catch_up(
     """Release each complete partition that is due.
 
     SPEC has {partition} in it. Days are called by their date, weeks by their Monday; today's is not
-    complete. What is published costs nothing. It goes on with the other partitions after 1, 2 and
-    5, and after one that another version of dbern began; ends the round after 3 (budget), 4
-    (environment) and 130; and exits with the code that ended it, else with the first not 0.
+    complete. What is published costs nothing, and stays though its files be others by now. It goes
+    on with the other partitions after 1, 2 and 5, and after one that another version of dbern
+    began; ends the round after 3 (budget), 4 (environment) and 130; and exits with the code that
+    ended it, else with the first not 0.
     """
     dates = (moment and moment.date() for moment in (today, since))
     run_json: RunJson = click.get_current_context().obj
@@ -87,13 +88,18 @@ def _release_partitions(
     """Release the partitions in turn.
 
     A missing or damaged file, or another version that began it, is one partition's trouble, and the
-    others go on; a refused budget, an environment that will not do or Ctrl-C ends the round.
+    others go on; one that was published of other files than there are now is none. A refused
+    budget, an environment that will not do or Ctrl-C ends the round.
     Returns the exit code that ended the round, else the first that was not 0, and what
     ``dbern release --json`` printed for each partition.
     """
     outcomes: list[dict[str, Any]] = []
     for partition in partitions:
         code, printed = run_json(["release", spec, "--partition", partition, *cluster])
+        if (
+            printed.get("error") == OtherDataError.kind
+        ):  # it was published, which is all that is due
+            code = 0
         outcomes.append({"partition": partition, "exit_code": code, **printed})
         tell(outcomes[-1])
         if code in SAME_FOR_ALL and printed.get("error") != _OF_ONE:
@@ -111,6 +117,8 @@ def _to_text(outcome: Outcome) -> str:
     if outcome["exit_code"]:
         message = outcome.get("message", "no more is known")
         return f"exit code {outcome['exit_code']}: {message}"
+    if "message" in outcome:
+        return f"published before: {outcome['message']}"
     if outcome["partition"] not in outcome["name"]:  # a stream's, whose nights are paid once
         return "; ".join([outcome["url"], *outcome["notes"]])
     return "; ".join([f"{outcome['url']} for {outcome['charge']}", *outcome["notes"]])

@@ -50,6 +50,8 @@ class Frame(ABC):
     columns: tuple[Column, ...] = field(default=(), kw_only=True)
     partitions: tuple[Any, ...] = field(default=(), kw_only=True, repr=False)
     """Delayed partitions of a Dask frame, which is not read here."""
+    table: Any = field(default=None, kw_only=True, repr=False, compare=False)
+    """What was given, whose identity is public."""
 
     @abstractmethod
     def count(self) -> int | None:
@@ -95,7 +97,7 @@ def frame_of(data: Any, columns: Sequence[Column]) -> Frame:
             )
     for column in columns:
         check_column(_KEY, frame.schema, column, frame.unread)
-    return replace(frame, columns=tuple(columns))
+    return replace(frame, columns=tuple(columns), table=data)
 
 
 @dataclass(frozen=True)

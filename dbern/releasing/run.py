@@ -40,6 +40,7 @@ from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
+    OtherDataError,
     OtherVersionError,
     ReleaseError,
     SpecError,
@@ -65,6 +66,7 @@ from dbern.releasing.nodes import (
     unopened_file,
 )
 from dbern.releasing.publish import publish
+from dbern.releasing.read_tables import is_another, remember_table
 from dbern.releasing.stream import release_night
 from dbern.releasing.unit_nights import admit_units, require_same_ids
 from dbern.synopsis.opening import open_synopsis
@@ -415,6 +417,7 @@ def _records(run: _Run) -> Iterator[list[FileFacts]]:
                 f"data: the rows of release {reservation.name} were spooled from another table. Go "
                 "on from them with dbern.release(spec), or abandon the release."
             )
+        remember_table(reservation.release_id, frame.table)
         yield []
         return
     if not spool.path.exists():
@@ -434,6 +437,7 @@ def _records(run: _Run) -> Iterator[list[FileFacts]]:
                     f"{reservation.name}"
                 )
             public_rows(run.spec, [FileFacts("data", 0, (rows,))])
+        remember_table(reservation.release_id, frame.table)
     with unlocked(str(spool.path), spool.key):
         try:
             yield [file_facts(str(spool.path))]
@@ -478,12 +482,10 @@ def _redirect(ledger: BudgetLedger, reservation: Reservation, output: str) -> Re
 
 
 def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None) -> Release:
-    """Return the release that is there; only a new name spends again."""
-    notes = ["this release was already published: nothing was read, and nothing was charged"]
-    if reservation.output != spec.output:
-        notes.append(
-            f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
-        )
+    """Return the release that is there; only a new name spends again.
+
+    Raises OtherDataError where public facts tell that it is of other data: never by their values.
+    """
     location = location_at(reservation.output)
     with storage_errors(location, "read"):
         is_there = is_published(location)
@@ -492,22 +494,52 @@ def _committed(spec: ReleaseSpec, reservation: Reservation, frame: Frame | None)
             f"{reservation.output}: was published and is gone. Bring it back from a copy: its key "
             "is destroyed, and only a new release.name spends again"
         )
+    day = reservation.created[:10]
+    notes = [
+        f"this release was already published, on {day}: nothing was read, and nothing was charged"
+    ]
+    if reservation.output != spec.output:
+        notes.append(
+            f"it is at {reservation.output}; copy it to {spec.output}, or choose a new release.name"
+        )
+    if frame is None:
+        notes += _require_same_files(spec, reservation)
+    else:
+        _require_same_table(spec, reservation, frame)
+        notes.append("nothing public tells whether this is the table that it was made from")
+    return Release(reservation.output, reservation.charge, tuple(notes))
+
+
+def _require_same_files(spec: ReleaseSpec, reservation: Reservation) -> list[str]:
+    """Refuse files that are not those of a release; a note where they are no longer there."""
     try:
         files = () if spec.data.source is None or spec.stream_node else footers(spec)
-        changed = bool(files) and _inputs(files, spec) != reservation.content.inputs
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
-        changed = True
-    if changed:
-        notes.append("the files have changed since: it describes the old ones")
-    if frame is not None and not frame.partitions and not spec.protection.private_rows:
-        with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
-            rows, before = sum(file.rows for file in frame.footers), reservation.content.inputs["n"]
-            if rows not in (0, before):  # a reader does not tell
-                notes.append(
-                    f"the table has {rows} rows, the release {before}: it describes the earlier "
-                    "ones. Choose a new release.name for new rows"
-                )
-    return Release(reservation.output, reservation.charge, tuple(notes))
+        return ["its files have changed since, or are gone: it describes the old ones"]
+    if files and _inputs(files, spec) != reservation.content.inputs:
+        raise _other_data("data.source: the files are not those", reservation)
+    return []
+
+
+def _require_same_table(spec: ReleaseSpec, reservation: Reservation, frame: Frame) -> None:
+    """Refuse a table that is not the one of a release; the types of a column may be data."""
+    if is_another(reservation.release_id, frame.table):
+        raise _other_data("data: this is not the table", reservation)
+    if frame.partitions or spec.protection.private_rows:
+        return
+    rows, before = 0, reservation.content.inputs["n"]
+    with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
+        rows = sum(file.rows for file in frame.footers)
+    if rows not in (0, before):  # a reader does not tell
+        raise _other_data(f"data: {rows} rows are not the {before}", reservation)
+
+
+def _other_data(what: str, reservation: Reservation) -> OtherDataError:
+    return OtherDataError(
+        f"{what} that {reservation.title} was made from, on {reservation.created[:10]}. Choose "
+        "another release.name, which is paid for again, or read what is there: "
+        f"dbern.open({reservation.output!r})"
+    )
 
 
 def _cluster(

@@ -39,6 +39,15 @@ def test_a_night_that_another_version_began_stops_no_other(code, error, nights):
     assert (ended, len(tried)) == (code, nights)
 
 
+def test_a_night_that_was_published_of_other_files_is_no_failure(capsys):
+    """It stays as it is: files that came late are no reason to wake an operator each night."""
+    message = {"error": "other-data", "message": "data.source: the files are not those"}
+    ended, tried = caught_up({"2026-11-17": (2, message)})
+    assert (ended, len(tried)) == (0, 3)
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "2026-11-17: published before: data.source: the files are not those"
+
+
 def test_an_outcome_is_printed_before_the_next_night_is_begun(capsys, monkeypatch):
     printed = []
     monkeypatch.setattr("dbern.cli.scheduled.click.echo", printed.append)

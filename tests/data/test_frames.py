@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from clusters import local_cluster
 from distributed import Client
-from projects import KEY, SALT, Project
+from projects import KEY, SALT, Project, records
 
 import dbern
 from dbern.cluster.graph import make_tasks, refuse_shared_steps
@@ -31,6 +31,7 @@ from dbern.errors import (
     BudgetError,
     EnvironmentRefusedError,
     IntegrityError,
+    OtherDataError,
     ReleaseError,
     SpecError,
 )
@@ -196,7 +197,9 @@ def spooled(project) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
-def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(project):
+def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(
+    project, monkeypatch
+):
     table = table_of(project)
     twin = project.twin("whole")
     dbern.release(twin.spec(data=NO_FILES), data=table)
@@ -213,9 +216,40 @@ def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(p
     assert out.notes == ("what was spooled or counted before goes on: this table was not read",)
     assert values_of(project.output) == values_of(twin.output)
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
-    assert dbern.release(spec).notes == dbern.release(spec, data=table).notes != out.notes
-    told = dbern.release(spec, data=other).notes[1]
-    assert told.startswith("the table has 100 rows, the release 240: it describes the earlier ones")
+    assert dbern.release(spec).notes == dbern.release(spec, data=table).notes[:1] != out.notes
+    monkeypatch.setattr("dbern.releasing.read_tables._tables", {})  # the twin's has its id
+    with pytest.raises(OtherDataError, match="data: 100 rows are not the 240 that release"):
+        dbern.release(spec, data=other)
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dask"])
+def test_another_table_of_this_process_is_not_answered_by_the_old_release(project, kind):
+    """`f / 2` with the spec of `f` was: of as many rows, a note at the end said so."""
+    frame = pd.DataFrame(records())[["x", "y"]]
+    made = {
+        "pandas": lambda frame: frame,
+        "polars": lambda frame: polars_of(pa.Table.from_pandas(frame)),
+        "arrow": pa.Table.from_pandas,
+        "dask": lambda frame: pytest.importorskip("dask.dataframe").from_pandas(frame, 2),
+    }[kind]
+    spec, table, half = project.spec(data={"source": None, "n": None}), made(frame), made(frame / 2)
+    first = dbern.release(spec, data=table)
+    assert first.notes == ()
+    assert "already published, on 20" in dbern.release(spec, data=table).notes[0]
+    with pytest.raises(OtherDataError, match="data: this is not the table that release") as told:
+        dbern.release(spec, data=half)
+    assert f"dbern.open({first.url!r})" in str(told.value)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
+
+
+def test_where_nothing_public_tells_two_tables_apart_it_is_said_first(project, monkeypatch):
+    """As in another process, which does not know the table."""
+    spec, frame = project.spec(data={"source": None, "n": None}), pd.DataFrame(records())
+    dbern.release(spec, data=frame)
+    monkeypatch.setattr("dbern.releasing.read_tables._tables", {})
+    first, second = dbern.release(spec, data=frame.copy()).notes
+    assert first.startswith("this release was already published, on 20")
+    assert second == "nothing public tells whether this is the table that it was made from"
 
 
 @pytest.mark.slow

@@ -28,6 +28,7 @@ from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
     IntegrityError,
+    OtherDataError,
     ReleaseError,
     SpecError,
 )
@@ -455,15 +456,38 @@ def test_changed_files_after_the_charge_change_nothing(project, client, interrup
 def test_a_published_release_is_printed_whatever_became_of_its_files(project, client):
     dbern.release(project.spec(), client=client)
     for change in (
-        replaced,
         lambda project: project.files()[0].write_text("not Parquet"),
         lambda project: pq.write_table(pa.table({"z": [1.0]}), project.files()[0]),
-        removed,
         lambda project: [path.unlink() for path in project.files()],
     ):
         change(project)
         out = dbern.release(project.spec(), client=client)
         assert any("files have changed" in note for note in out.notes)
+
+
+OTHERS = {  # what is public of files: their paths, sizes and numbers of rows
+    "another size": replaced,
+    "one less": removed,
+    "one more": added,
+    "fewer rows": lambda project: project.write(records(100)),
+}
+
+
+@pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
+def test_other_files_under_the_same_name_are_refused_with_the_two_ways_on(project, run, change):
+    """They were answered by the old release, with a note at the end."""
+    spec = project.spec()
+    first = dbern.release(spec)
+    change(project)
+    message = "the files are not those that release 'density' of dataset 'trips' was made from, on"
+    with pytest.raises(OtherDataError, match=message) as refused:
+        dbern.release(spec)
+    assert "Choose another release.name, which is paid for again" in str(refused.value)
+    assert f"dbern.open({first.url!r})" in str(refused.value)
+    run("release", "release.toml").refused(2, message)
+    assert project.spent() == CHARGED
+    again = dbern.release(project.spec(release={"name": "again", "output": "b.zarr"}))
+    assert again.notes == ()
 
 
 @pytest.mark.parametrize(

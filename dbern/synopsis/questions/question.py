@@ -141,7 +141,7 @@ class Question(ABC):
             return answer
         error = labelled_entries(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = _cells_note(self.target, domain) if mostly_cells else ""
+        note = _cells_note(domain) if mostly_cells else ""
         return replace(answer, likely_error=error, note=note)
 
 
@@ -192,13 +192,12 @@ def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
     return answers
 
 
-def _cells_note(target: Target | None, domain: Domain) -> str:
+def _cells_note(domain: Domain) -> str:
     """Return why cells make an interval wide, and what makes it narrower."""
-    smoothed = 'with target = "smoothed" (dbern ask: --target smoothed), or ' if target else ""
     anywhere = [axis.name for axis in domain.axes if axis.multiples is None]
     rounded = " and, where rows stand at few values, [data.resolution] {} = .."
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
-        f"It is narrower {smoothed}where a density or regression is released with [mechanism] "
+        "It is narrower where a density or regression is released with [mechanism] "
         f'questions = ["mass", "quantile"]{rounded.format(anywhere[0]) if anywhere else ""}'
     )

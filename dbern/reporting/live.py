@@ -42,7 +42,7 @@ from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.envelopes.step import OFFSETS, steps, steps_of_multiples
+from dbern.synopsis.questions.envelopes.step import steps, steps_of_multiples
 from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
@@ -59,6 +59,8 @@ _BANDWIDTH_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
 
 _MAX_NUMBERS = 270_000  # for all of them, of eight bytes each
 _MAX_EDGES = 200  # along an axis
+_CLOSEST = 1e-6  # of the axis's width: nearer to its end no other end is on offer
+_ROUND_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
 _CELLS_PER_AXIS = {1: 401, 2: 200}
 """Of a curve, and along each side of a map; a third axis has as many slices."""
 _CELLS_OF_MEANS = 64  # along each of three axes: all values and ends of a regression are there
@@ -204,7 +206,8 @@ def _counting(
     """Weights for shares of the rows, and for functions at other bandwidths (`Distribution`)."""
     measures, parts = distribution.measures, _parts(distribution)
     splines = measures[0].splines
-    edges = [_box_edges(axis) for axis in splines]
+    axes = synopsis.domain.axes
+    edges = [_box_edges(*pair) for pair in zip(axes, splines, strict=True)]
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     beta /= distribution.choices
     stops = [
@@ -269,13 +272,34 @@ def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, E
     return before, up_to
 
 
-def _box_edges(splines: AxisSplines) -> FloatArray:
-    """Ends on offer, as positions in the unit interval: multiples, where rows are rounded."""
+def _box_edges(axis: Axis, splines: AxisSplines) -> FloatArray:
+    """Ends on offer, as positions in the unit interval: multiples where rows are rounded.
+
+    Else the axis's ends and round numbers between them, whole days of dates: what a reader writes
+    is mostly one, and what is answered has few digits.
+    """
     multiples = splines.multiples
-    finest = splines.cells * OFFSETS if multiples is None else multiples.count
     numbers = (6 if multiples is None else 9) * splines.count  # of steps and of masses
     max_edges = max(1, min(_MAX_EDGES, _MAX_NUMBERS // numbers))
-    return np.rint(np.linspace(0, finest, min(finest, max_edges) + 1)) / finest
+    if multiples is not None:
+        count = multiples.count
+        return np.rint(np.linspace(0, count, min(count, max_edges) + 1)) / count
+    step = _round_step(axis.width / max_edges, axis.unit)
+    first, last = math.floor(axis.low / step) + 1, math.ceil((axis.low + axis.width) / step)
+    between = (step * np.arange(first, last) - axis.low) / axis.width
+    between = between[(between > _CLOSEST) & (between < 1 - _CLOSEST)]
+    return np.concatenate([[0.0], between, [1.0]])
+
+
+def _round_step(least: float, unit: TimeUnit | None) -> float:
+    """Return the least round number from `least` on: 1, 2 or 5, or in minutes, hours and days."""
+    if unit is TimeUnit.SECONDS and least <= _ROUND_SECONDS[-1]:
+        return next(step for step in _ROUND_SECONDS if step >= least)
+    if unit is not None:
+        day = 1.0 if unit is TimeUnit.DAYS else 86400.0
+        return day * max(1.0, _round_step(least / day, None))
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
 
 
 def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int) -> list[float]:

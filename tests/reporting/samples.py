@@ -52,7 +52,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "slices": _density("3", mechanism={"k": 4}),
     "four axes": _density("4", mechanism={"k": 3}),
     "twelve axes": ("12", {
-        "target": {"kind": "logistic-regression", "C": 1.0}, "data__label": _TWO,
+        "target": {"kind": "logistic-regression", "method": "weights", "C": 1.0},
+        "data__label": _TWO,
     }),
     "groups": _density("2", data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]}),
     "bins": _density("2", mechanism={"k": None, "h": None, "noise": "binned-laplace"}, data__group={
@@ -92,7 +93,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "boundary": ("2", {"target": _MACHINE, "data__label": _TWO}),
     "regions": ("2", {"target": _MACHINE, "data__label": _CLASSES}),
     "sigmoid": ("1", {
-        "target": {"kind": "logistic-regression", "C": 1.0, "link": "sigmoid"},
+        "target": {"kind": "logistic-regression", "method": "weights", "C": 1.0, "link": "sigmoid"},
         "data__label": _TWO,
     }),
     "ridge": ("1", {

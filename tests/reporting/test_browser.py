@@ -434,6 +434,64 @@ def test_numbers_that_are_typed_move_the_box(script, made):
     assert abs(json.loads(told["found"])[0] - mass(synopsis, box)[0]) < 1e-9
 
 
+@pytest.mark.filterwarnings("ignore:each answer holds")
+@pytest.mark.parametrize("kind", ["bins", "rounded"])
+def test_what_the_fields_say_is_what_is_answered(script, made, kind):
+    """Twenty boxes whose ends are written as they come: 0 to 1000 was answered as 0 to 1004.5."""
+    synopsis, draw = made(kind), np.random.default_rng(4)
+    asked, axes = synopsis.distribution(), synopsis.domain.axes
+    steps, boxes = [], []
+    for _ in range(20):
+        box = [np.sort(axis.low + axis.width * draw.uniform(0, 1, 2)) for axis in axes]
+        boxes.append(box)
+        ends = [(i, which, pair[which]) for i, pair in enumerate(box) for which in (0, 1)]
+        steps.append(
+            written([(f"{'high' if which else 'low'}-{i}", end) for i, which, end in ends])
+        )
+    for box, (fields, found, records) in zip(boxes, script(kind, *steps), strict=True):
+        pairs = np.reshape([float(text) for text in fields], (-1, 2))
+        near = 0.03 * np.array([[axis.width] for axis in axes])
+        assert (np.abs(pairs - box) <= near).all()
+        assert all(len(text) <= 6 for text in fields)  # a round number
+        region = {axis.name: tuple(pair) for axis, pair in zip(axes, pairs, strict=True)}
+        for told, target in ((records, "records"), (found, "smoothed")):
+            answer = np.ravel(asked.mass(region, target=target).value)[0]
+            assert json.loads(told)[0] == pytest.approx(answer, abs=1e-9)
+
+
+def written(ends):
+    """Write all ends of a box, leave the last field, and tell fields and answers."""
+    fields = ", ".join(f"['live-{name}', '{end:.7g}']" for name, end in ends)
+    return f"""(() => {{
+        const all = [{fields}].map(([name, text]) => [document.getElementById(name), text]);
+        for (const [field, text] of [...all, ...all]) {{
+            field.focus();
+            field.value = text;
+            field.dispatchEvent(new Event("input"));
+        }}
+        for (const [field] of all) field.dispatchEvent(new Event("change"));
+        const mass = document.getElementById("live-mass").dataset;
+        return [all.map(([field]) => field.value), mass.found,
+                document.getElementById("live-records").dataset.shares];
+    }})()"""
+
+
+def test_reversed_ends_and_no_number_are_refused(script):
+    write = """(([low, high]) => {
+        const [from, to] = ["low", "high"].map((end) => document.getElementById(`live-${end}-0`));
+        from.value = low; from.dispatchEvent(new Event("input"));
+        to.value = high; to.dispatchEvent(new Event("input"));
+        return [document.getElementById("live-refused").textContent,
+                document.getElementById("live-answer").hidden, to.validationMessage];
+    })"""
+    reversed_ends, empty, right = script(
+        "bins", f"{write}([5, 3])", f"{write}([3, ''])", f"{write}([3, 5])"
+    )
+    assert reversed_ends == ["The first end is above the second", True, reversed_ends[0]]
+    assert empty == ["No number", True, "No number"]
+    assert right == ["", False, ""]
+
+
 def test_the_browser_test_can_fail(debugger, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(

@@ -187,7 +187,9 @@ def test_a_band_far_wider_than_a_curve_does_not_flatten_it(delays):
 
 @pytest.mark.slow
 def test_a_classifier_says_of_which_class_its_values_are():
-    synopsis = made(spec_of({"kind": "logistic-regression", "C": 1.0}, label=LABEL))
+    synopsis = made(
+        spec_of({"kind": "logistic-regression", "method": "weights", "C": 1.0}, label=LABEL)
+    )
     assert synopsis.grid(3).attrs["long_name"] == "log-odds of late = True"
     assert "Classifier of late over distance" in synopsis_page(synopsis)
 

@@ -343,20 +343,36 @@ document.addEventListener("DOMContentLoaded", async () => {
       each.forEach((one, group) => { [find(`live-part-${group}`).textContent, find(`live-ends-${group}`).textContent] = percents(one); });
       find("live-parts").dataset.found = JSON.stringify(each);
     }
-    state.box.forEach((pair, i) => pair.forEach((end, which) => {
-      const field = find(`live-${which ? "high" : "low"}-${i}`);
-      if (field === document.activeElement) return;
-      const [, size] = ends(i), digits = Math.max(0, 3 - Math.floor(Math.log10(size)));
-      if (field.type === "number") field.value = end.toFixed(Math.min(12, digits));
-      else field.valueAsNumber = Math.round(end * axes[i].scale / 1000) * 1000;
-    }));
+    write_ends(document.activeElement);
   };
-  axes.forEach((axis, i) => ["low", "high"].forEach((name, which) => find(`live-${name}-${i}`).addEventListener("input", (event) => {
-    const place = event.target.valueAsNumber / (event.target.type === "number" ? 1 : axis.scale);
-    if (!Number.isFinite(place)) return;
-    state.box[i][which] = snapped(i, place);
-    answer();
-  })));
+  // What the fields say is what is answered: all but the one that is being written in.
+  const write_ends = (except) => state.box.forEach((pair, i) => pair.forEach((end, which) => {
+    const field = find(`live-${which ? "high" : "low"}-${i}`);
+    field.setCustomValidity("");
+    if (field === except) return;
+    if (field.type === "number") field.value = Number(end.toPrecision(12));
+    else field.valueAsNumber = Math.round(end * axes[i].scale / 1000) * 1000;
+  }));
+  // Not of reversed ends, nor of what is no number: then nothing is answered.
+  axes.forEach((axis, i) => ["low", "high"].forEach((name, which) => {
+    const field = find(`live-${name}-${i}`);
+    field.addEventListener("input", () => {
+      const place = field.valueAsNumber / (field.type === "number" ? 1 : axis.scale), pair = [...state.box[i]];
+      pair[which] = Number.isFinite(place) ? snapped(i, place) : NaN;
+      const refused = Number.isFinite(place) ? pair[0] > pair[1] && "The first end is above the second" : "No number";
+      find("live-answer").hidden = Boolean(refused);
+      find("live-refused").textContent = refused || "";
+      field.setCustomValidity(refused || "");
+      if (refused) return;
+      state.box[i] = pair;
+      answer();
+    });
+    field.addEventListener("change", () => {
+      find("live-answer").hidden = false;
+      find("live-refused").textContent = "";
+      write_ends();
+    });
+  }));
   find("live-stop")?.addEventListener("input", (event) => {
     state.stop = Number(event.target.value);
     find("live-bandwidth").textContent = counting.stops[state.stop].name;

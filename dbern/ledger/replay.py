@@ -8,14 +8,14 @@ contradicts the other; whoever changed both alike left what happened in the log.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Table, select
 
 from dbern.ledger import statements
-from dbern.ledger.tables import TERMS, datasets, grants, meta, releases
+from dbern.ledger.tables import TERMS, datasets, grants, meta, releases, rows_of
 from dbern.ledger.values import NEXT, AuditLine, State
 from dbern.system import dict_of
 
@@ -93,8 +93,8 @@ def _replay(replayed: _Tables, line: AuditLine) -> bool:
 
 
 def _stored(connection: Connection) -> _Tables:
-    def rows(table: Table) -> Iterator[RowMapping]:
-        yield from connection.execute(select(table)).mappings()
+    def rows(table: Table) -> Sequence[RowMapping]:
+        return rows_of(connection, select(table))
 
     return _Tables(
         {row["name"]: {name: row[name] for name in TERMS} for row in rows(datasets)},

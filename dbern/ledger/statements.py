@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from dbern.ledger.amounts import ACCOUNTANTS, PERIODS, rho_of_charge, stored_amount
-from dbern.ledger.tables import audit, checked, damaged, datasets, grants, releases
+from dbern.ledger.tables import audit, checked, damaged, datasets, grants, releases, rows_of
 from dbern.ledger.values import (
     LIVE,
     AuditLine,
@@ -60,14 +60,14 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
 
 def granted(connection: Connection, dataset: str) -> Budget:
     """Return all grants of a dataset, summed exactly: the database adds no fractions."""
-    amounts = connection.execute(select(grants).where(grants.c.dataset == dataset)).mappings()
+    amounts = rows_of(connection, select(grants).where(grants.c.dataset == dataset))
     return sum((_amount(checked(row, grants)) for row in amounts), start=Budget(Fraction(0)))
 
 
 def history(connection: Connection, dataset: str) -> list[ReleaseRow]:
     """Return every release of a dataset, in the order of their reservations."""
     query = select(releases).where(releases.c.dataset == dataset).order_by(releases.c.id)
-    return [_release_row(row) for row in connection.execute(query).mappings()]
+    return [_release_row(row) for row in rows_of(connection, query)]
 
 
 def inputs(connection: Connection, dataset: str) -> dict[str, dict[str, Any]]:
@@ -75,7 +75,7 @@ def inputs(connection: Connection, dataset: str) -> dict[str, dict[str, Any]]:
     query = select(releases.c.name, releases.c.inputs).where(
         releases.c.dataset == dataset, releases.c.state != State.REFUNDED.value
     )
-    return {name: _json(text, "inputs") for name, text in connection.execute(query)}
+    return {row["name"]: _json(row["inputs"], "inputs") for row in rows_of(connection, query)}
 
 
 def seals(connection: Connection, dataset: str) -> dict[str, bytes]:
@@ -83,7 +83,7 @@ def seals(connection: Connection, dataset: str) -> dict[str, bytes]:
     query = select(releases.c.name, releases.c.seal).where(
         releases.c.dataset == dataset, releases.c.seal.is_not(None)
     )
-    return {name: bytes(seal) for name, seal in connection.execute(query)}
+    return {row["name"]: bytes(row["seal"]) for row in rows_of(connection, query)}
 
 
 def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
@@ -97,7 +97,7 @@ def log(connection: Connection, dataset: str | None) -> list[AuditLine]:
             **{name: checked(row, audit)[name] for name in names},
             detail=_json(row["detail"], "detail"),
         )
-        for row in connection.execute(query).mappings()
+        for row in rows_of(connection, query)
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import (
     CheckConstraint,
@@ -16,6 +18,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     RowMapping,
+    Select,
     String,
     Table,
     Text,
@@ -98,6 +101,11 @@ audit = Table(
 
 _MOMENTS = ("at", "created")
 """Columns of times, in ISO text."""
+
+
+def rows_of(connection: Connection, query: Select[Any]) -> Sequence[RowMapping]:
+    """Return all rows of a query: one left open, as where a row is damaged, would lock the file."""
+    return connection.execute(query).mappings().all()
 
 
 def checked(row: RowMapping, table: Table) -> RowMapping:
@@ -183,7 +191,7 @@ class LedgerMetadata:
 
 def metadata_of(connection: Connection) -> LedgerMetadata:
     """Read the ledger's metadata."""
-    rows = (checked(row, meta) for row in connection.execute(select(meta)).mappings())
+    rows = (checked(row, meta) for row in rows_of(connection, select(meta)))
     values = {row["key"]: row["value"] for row in rows}
     epochs = int(values["epoch"]), int(values["reconciled"])
     return LedgerMetadata(values["ledger_id"], *epochs, values["home"])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pyarrow.parquet as pq
 import pytest
 from nights import Nights, sections
 from projects import objects
+
+from dbern.ledger.tables import metadata
 
 
 @pytest.fixture
@@ -156,3 +160,50 @@ def test_a_run_says_that_its_nights_were_paid_once_and_what_is_signed(nights, ru
         record = run("export", place, "--json", project=nights).json
         assert record["url_slug"] == record["deployment"]["basic"]["name"] == "trips"
         assert record["deployment"]["deployment_model"]["release_type"] == "Many releases"
+
+
+COLUMNS = {
+    f"{table}.{column.name}" for table in metadata.tables.values() for column in table.columns
+}
+KEYS = {"meta.key", "grants.id", "audit.id", "datasets.name"}  # and what is unique
+KEYS |= {f"releases.{name}" for name in ("id", "release_id", "dataset", "name")}
+WRONG = ("'x'", "x'ff'", "NULL", "-1", "'{}'", "'[]'", "9e999", "'1e-400000000'")
+
+
+@pytest.mark.slow
+@pytest.mark.sample(verify=4)
+@pytest.mark.parametrize("column", sorted(COLUMNS - KEYS))
+def test_no_command_ends_a_stream_s_damaged_ledger_with_a_traceback(nights, run, column):
+    """Whatever a column holds, each command says so in a sentence, or does its work without it."""
+    ledger, tried = ("--ledger", "sqlite:///ledger.db"), 0
+    for value in WRONG:
+        if not damaged(nights.folder / "ledger.db", column, value):
+            continue
+        tried += 1
+        for words in (
+            ("ledger", "status", *ledger, "--log"), ("metrics", *ledger), ("doctor", *ledger),
+            ("report", *ledger), ("ledger", "reconcile", *ledger, "--dataset", "trips", "out"),
+            ("ledger", "abandon", *ledger, "--dataset", "trips", "--name", "trips/2026-01-02"),
+            ("release", "stream.toml", "--partition", "2026-01-03"),
+            ("catch-up", "stream.toml", "--every", "day", "--last", "2", "--today", "2026-01-03"),
+        ):  # fmt: skip
+            ran = run(*words, project=nights)
+            assert ran.code in (0, 1, 2, 3, 4, 5), (value, ran)
+            assert "internal error" not in ran.out + ran.err, (value, ran)
+            assert "database is locked" not in ran.out + ran.err, (value, ran)
+    assert tried > 2
+
+
+def damaged(path, column, value) -> bool:
+    """Write a value into all rows of a column, or do not where SQLite itself refuses it."""
+    table, name = column.split(".")
+    with closing(sqlite3.connect(path)) as connection:
+        for (trigger,) in connection.execute("select name from sqlite_master where type='trigger'"):
+            connection.execute(f"drop trigger {trigger}")
+        connection.execute("pragma ignore_check_constraints = on")
+        try:
+            connection.execute(f"update {table} set {name} = {value}")
+        except sqlite3.IntegrityError:
+            return False
+        connection.commit()
+    return True

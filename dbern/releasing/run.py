@@ -528,12 +528,17 @@ def _are_the_files(
     if len(files) != len(recorded):
         return False
     for file, now, before in zip(files, _inputs(files, spec)["files"], recorded, strict=True):
-        parts = [part for part in before["path"].split("/") if part not in ("", "..")]
-        if file.path.split("/")[-len(parts) :] != parts:
+        parts = _names(before["path"])
+        if _names(file.path)[-len(parts) :] != parts:
             return False
         if {**now, "path": ""} != {**before, "path": ""}:
             return False
     return True
+
+
+def _names(path: str) -> list[str]:
+    """Names of folders and of the file, of a path or a URL."""
+    return [part for part in path.split("/") if part not in ("", "..")]
 
 
 def _require_same_table(spec: ReleaseSpec, reservation: Reservation, frame: Frame) -> None:

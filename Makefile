@@ -35,7 +35,7 @@ test: $(READY)
 
 check: lint test
 
-# Six cases of each test, by turns from commit to commit: half an hour.
+# Six cases of each test, by turns from commit to commit: a quarter of an hour.
 verify: lint
 	$(PYTEST) -n auto --lane verify --cases $(CASES) $(WITHOUT:%=--without %) --durations 10 $(TESTS)
 

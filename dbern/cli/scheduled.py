@@ -96,10 +96,8 @@ def _release_partitions(
     outcomes: list[dict[str, Any]] = []
     for partition in partitions:
         code, printed = run_json(["release", spec, "--partition", partition, *cluster])
-        if (
-            printed.get("error") == OtherDataError.kind
-        ):  # it was published, which is all that is due
-            code = 0
+        if printed.get("error") == OtherDataError.kind:
+            code = 0  # it was published, which is all that is due
         outcomes.append({"partition": partition, "exit_code": code, **printed})
         tell(outcomes[-1])
         if code in SAME_FOR_ALL and printed.get("error") != _OF_ONE:

@@ -516,7 +516,7 @@ def _require_same_files(spec: ReleaseSpec, reservation: Reservation) -> list[str
         files = () if spec.data.source is None or spec.stream_node else footers(spec)
     except SpecError:  # gone, or no longer what the spec says: the synopsis does not need them
         return ["its files have changed since, or are gone: it describes the old ones"]
-    if files and not _are_the_files(files, spec, reservation.content.inputs["files"]):
+    if files and not _are_the_files(files, spec, reservation.content.inputs.get("files", [])):
         raise _other_data("data.source: the files are not those", reservation)
     return []
 
@@ -547,7 +547,7 @@ def _require_same_table(spec: ReleaseSpec, reservation: Reservation, frame: Fram
         raise _other_data("data: this is not the table", reservation)
     if frame.partitions or spec.protection.private_rows:
         return
-    rows, before = 0, reservation.content.inputs["n"]
+    rows, before = 0, reservation.content.inputs.get("n")
     with suppress(SpecError):  # of a table that cannot be counted: the synopsis needs no rows
         rows = sum(file.rows for file in frame.footers)
     if rows not in (0, before):  # a reader does not tell

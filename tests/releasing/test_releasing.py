@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -488,6 +489,21 @@ def test_other_files_under_the_same_name_are_refused_with_the_two_ways_on(projec
     assert project.spent() == CHARGED
     again = dbern.release(project.spec(release={"name": "again", "output": "b.zarr"}))
     assert again.notes == ()
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_a_ledger_that_lost_what_was_read_refuses_in_a_sentence(project, framed):
+    spec, frame = project.spec(data={"source": None, "n": None} if framed else {}), None
+    if framed:
+        frame = pa.table({name: records()[name] for name in ("x", "y")})
+    dbern.release(spec, data=frame)
+    with closing(sqlite3.connect(project.ledger_path)) as connection:
+        for (name,) in connection.execute("select name from sqlite_master where type='trigger'"):
+            connection.execute(f"drop trigger {name}")
+        connection.execute("update releases set inputs = '{}'")
+        connection.commit()
+    with pytest.raises(OtherDataError, match="was made from, on 20"):
+        dbern.release(spec, data=frame)
 
 
 @pytest.mark.parametrize(

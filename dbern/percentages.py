@@ -14,14 +14,9 @@ _MAX_DECIMALS = 9
 
 def percent(fraction: float, digits: int = 3) -> str:
     """Write a fraction as a percentage of so many digits; none before the point is lost."""
-    return f"{percent_number(fraction, digits)} %"
-
-
-def percent_number(fraction: float, digits: int = 3) -> str:
-    """Write the number of `percent`, without its sign."""
     number = 100 * fraction
     rounded = abs(number) >= 10**digits - 0.5
-    return f"{number:.0f}" if rounded else format_number(number, digits)
+    return f"{number:.0f} %" if rounded else f"{format_number(number, digits)} %"
 
 
 @dataclass(frozen=True)

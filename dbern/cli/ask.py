@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dbern.synopsis.questions.answers import Answer, Target
 
 _VALUES = ("value", "low", "high")
-_COLUMNS = ("question", "region", "group", "quantile", "place", *_VALUES, "likely_error")
+_COLUMNS = ("question", "region", "group", "quantile", "place", *_VALUES)
 
 
 class _AskCommand(click.Command):

@@ -38,7 +38,6 @@ from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
 from dbern.reporting.pictures import MAX_PANELS, label, value_name
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.confidence_bands import BandRequest
-from dbern.synopsis.questions.band import CELL_ERROR_FRACTION
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
@@ -228,8 +227,6 @@ def _counting(
         "tails": [measure.tail(2, beta / len(measures)) for measure in measures],
         "everywhere": [measure.tail(count, beta / len(measures)) for measure in measures],
         "errors": [measure.error for measure in measures],
-        "deviations": [measure.deviation for measure in measures],
-        "clumped": CELL_ERROR_FRACTION,
     }
     if parts:  # all have the same noise
         part, beta_i, response = parts[0], beta / len(parts), distribution.response
@@ -240,7 +237,6 @@ def _counting(
             "squares": (part.mixing**2).sum(axis=1).tolist(),
             "largest": np.abs(part.mixing).max(axis=1).tolist(),
             "error": part.error,
-            "deviation": part.deviation,
             "tails": part.tail(2, beta_i),
             "everywhere": part.tail(count, beta_i),
         }

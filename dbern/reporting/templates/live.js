@@ -140,18 +140,12 @@ document.addEventListener("DOMContentLoaded", async () => {
     const first = value.map((_, at) => end(-1, maximum, tails, below(at)));
     const last = value.map((_, at) => Math.max(first[at], end(1, maximum, tails, above(at))));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
-    // Of one place: the cells' width, and the likely error (`likely_error` of band.py).
-    const likely = (at) => {
-      const bounds = [below(at), above(at)], deviation = part ? parts.deviation : counting.deviations[parts?.response ? 0 : group];
-      const [start, stop] = bounds.map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
-      const noises = bounds.map(([, base, square, mixed, size]) => {
-        const variance = square - 2 * values[at] * mixed + values[at] ** 2 * size;
-        return base > 0 ? deviation * Math.sqrt(Math.max(variance, 0)) / base : Infinity;
-      });
-      const width = Math.max(stop - start, 0), error = Math.hypot(total(noises) / 2, counting.clumped * width);
-      return { width, error: Math.min(error, last[at] - first[at]) };
+    // The width that cells alone leave at a place, as in `undenied_quotients`.
+    const width = (at) => {
+      const [start, stop] = [below(at), above(at)].map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
+      return Math.max(stop - start, 0);
     };
-    return { value: values, low: first, high: last, likely };
+    return { value: values, low: first, high: last, width };
   };
   // The box, by tables of what lies below each high end, and below each low one.
   const inside = (tables, before = tables) => known(state.box.map((pair, i) => {
@@ -321,22 +315,19 @@ document.addEventListener("DOMContentLoaded", async () => {
     };
     const percents = (found) => said(found.map((one) => 100 * one), percent);
     const smooth = counting && inside(counting.stops[state.stop].masses), sharp = counting && inside(...[1, 0].map((end) => counting.steps.map((one) => one[end])));
-    const response = (weights) => numbers(scaled(told(weights, "part", "tails"), parts.low, parts.high - parts.low));
-    const main = parts?.response ? response(smooth) : counting ? numbers(told(smooth, "share", "tails")) : summed();
+    const shown = (found) => numbers(parts?.response ? scaled(found, parts.low, parts.high - parts.low) : found), what = parts?.response ? "part" : "share";
+    const main = counting ? shown(told(smooth, what, "tails")) : summed();
     const [value, between] = parts?.response ? said(main, "") : percents(main);
     find("live-mass").textContent = value;
     find("live-between").textContent = between;
     Object.assign(find("live-mass").dataset, { found: JSON.stringify(main), box: JSON.stringify(state.box) });
     if (counting) {
-      const shares = parts?.response ? response(sharp) : numbers(told(sharp, "share", "tails"));
-      const { width, error } = told(sharp, parts?.response ? "part" : "share", "tails").likely(0);
-      const unit = parts?.response ? parts.high - parts.low : 1, size = unit * error * (parts?.response ? 1 : 100);
-      find("live-likely").hidden = 2 * width * unit <= shares[2] - shares[1];
-      find("live-error").textContent = Number(size.toPrecision(2)).toLocaleString("en", { maximumSignificantDigits: 2 }) + (parts?.response ? "" : percent);
+      const found = told(sharp, what, "tails"), shares = shown(found);
+      find("live-cells").hidden = 2 * found.width(0) <= found.high[0] - found.low[0];
       const counts = numbers(told(sharp, "rows", "tails")).map((one) => counting.rows * one);
       find("live-records").textContent = (parts?.response ? said(shares, "") : percents(shares)).join(", ");
       find("live-count").textContent = said(counts, "").join(" rows, ");
-      Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts), error: unit * error });
+      Object.assign(find("live-records").dataset, { shares: JSON.stringify(shares), counts: JSON.stringify(counts) });
     }
     if (find("live-parts")) {
       const each = released.map((_, group) => numbers(told(smooth, "part", "tails", group)));

@@ -10,7 +10,7 @@ import numpy as np
 
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
-from dbern.percentages import PercentInterval, percent_number
+from dbern.percentages import PercentInterval
 from dbern.system import format_number, html_table
 
 if TYPE_CHECKING:
@@ -51,9 +51,6 @@ class Answer:
         What the numbers count, where they are dates or times: they are printed as such.
     law : "normal" or "any", optional
         What sampling errors of a population are taken to have.
-    likely_error : float or xarray.DataArray, optional
-        Of the value, not guaranteed: the standard deviation of its noise, and what rows at ten
-        values a cell err by (docs/questions.md).
     note : str
         Why an interval is wide, and what makes it narrower; empty where noise makes most of it. Of
         two releases also how many rows had a value.
@@ -75,7 +72,6 @@ class Answer:
     question: str
     unit: TimeUnit | None = None
     law: SamplingLaw | None = None
-    likely_error: Any = None
     note: str = ""
     percent: Percent | None = None
 
@@ -92,11 +88,11 @@ class Answer:
             interval = f"({low} to {high})" if self.percent else f"from {low} to {high}"
             unit = f" {self.percent}" if self.percent else ","
             text = f"{self.question}: {value}{unit} {interval} {confidence}"
-        return printable(text + ("\n" + self._note if self.note else ""), keep="\n")
+        return printable(text + ("\n" + self.note if self.note else ""), keep="\n")
 
     def _repr_html_(self) -> str:
         rows = {"question": self._titled, "with probability": f"{1 - self.beta:.6g} {self._about}"}
-        rows |= {"note": self._note} if self.note else {}
+        rows |= {"note": self.note} if self.note else {}
         if not hasattr(self.value, "dims"):
             return html_table(rows | dict(zip(("value", "from", "to"), self._texts, strict=True)))
         table = self.to_dataset().to_dataframe().to_html(**self._table_formats)
@@ -113,16 +109,6 @@ class Answer:
         return f"({self.target}, {self.interval.replace('-', ' ')}{law})"
 
     @property
-    def _note(self) -> str:
-        if self.likely_error is None:
-            return self.note
-        error = ""
-        if not hasattr(self.value, "dims"):
-            unit = f" {self.percent}" if self.percent else ""
-            error = f" {self._write_length(self.likely_error)}{unit}"
-        return f"likely error{error}, not guaranteed; {self.note}"
-
-    @property
     def _texts(self) -> list[str]:
         """Value, low and high of one answer."""
         write = self._writers
@@ -137,7 +123,7 @@ class Answer:
 
     @property
     def _table_formats(self) -> dict[str, Any]:
-        writers = self._writers | {"likely_error": self._write_length}
+        writers = self._writers
         return {"max_rows": _MAX_ROWS_SHOWN, "float_format": self._write, "formatters": writers}
 
     def _write(self, number: float) -> str:
@@ -146,19 +132,11 @@ class Answer:
         text = f"{number:.6g}"
         return format_number(number, 6) if "e" in text else text
 
-    def _write_length(self, number: float) -> str:
-        """Write a difference of two values: of dates in days, of times in seconds."""
-        if self.percent:
-            return percent_number(number, 2)
-        return f"{number:.3g}" + (f" {self.unit.name.lower()}" if self.unit else "")
-
     def to_dataset(self) -> xarray.Dataset:
-        """Return value, low and high, and the likely error where it is known, as one dataset."""
+        """Return value, low and high as one dataset."""
         import xarray
 
         numbers = {"value": self.value, "low": self.low, "high": self.high}
-        if self.likely_error is not None:
-            numbers["likely_error"] = self.likely_error
         attributes = {"question": self.question, "target": self.target, "interval": self.interval}
         law = {"law": self.law} if self.law else {}
         return xarray.Dataset(numbers, attrs={**attributes, **law, "beta": self.beta})

@@ -171,4 +171,4 @@ def _statistic_band(
     if span.estimate(CONSTANT) > 0:
         value, low, high = statistic(span, centered_axes(span))
     value = min(max(value, low), high)
-    return Band.without_error(*(np.array([number]) for number in (value, low, high)))
+    return Band.without_cells(*(np.array([number]) for number in (value, low, high)))

@@ -33,14 +33,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.certify.failure import QUOTIENT
-from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
-from dbern.synopsis.questions.linear_family import (
-    LinearFamily,
-    noise_deviation,
-    noise_rank,
-    quotient_or_half,
-)
+from dbern.synopsis.questions.linear_family import LinearFamily, noise_rank, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, Functionals, NoisyMeasure
 from dbern.types import BoolArray, FloatArray
 
@@ -111,10 +106,9 @@ def undenied_quotients(
     low = np.minimum(low, maximum)
     high = np.maximum(low, high)
     value = np.clip(estimate, low, high)
-    noise = noise_deviation(value, sides, measure)
     start, stop = np.clip([minorants.quotient(0.0), majorants.quotient(1.0)], low, high)
     cells = np.maximum(stop - start, 0.0)
-    return Band(value, low, high, cells, likely_error(noise, cells, high - low))
+    return Band(value, low, high, cells)
 
 
 def _ends_by_tail(

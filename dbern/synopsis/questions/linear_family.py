@@ -133,16 +133,6 @@ class LinearFamily(NamedTuple):
         known = self.denominator > 0
         return np.where(known, self.numerator / np.where(known, self.denominator, 1.0), unknown)
 
-    def noise_deviation(self, m: FloatArray | float, noise: float) -> FloatArray:
-        """Return standard deviations of ``a / k`` near m; infinite without a denominator.
-
-        `noise` is the standard deviation of a bin's.
-        """
-        known = self.denominator > 0
-        size = np.sqrt(np.maximum(self._squared_at(m), 0.0))
-        deviation = noise * size / np.where(known, self.denominator, 1.0)
-        return np.where(known, deviation, np.inf)
-
     def _squared_at(self, m: FloatArray | float) -> FloatArray:
         """Return ``|w(m)|^2``, which roundings may put below 0."""
         return self.squared - 2 * m * self.mixed + m**2 * self.denominator_squared
@@ -152,14 +142,6 @@ class LinearFamily(NamedTuple):
         """Whether a is a multiple of k, whatever is released: it is public, as weights are."""
         both = self.squared * self.denominator_squared
         return np.asarray((both > 0) & (both - self.mixed**2 <= _PROPORTIONAL * both))
-
-
-def noise_deviation(
-    value: FloatArray, sides: tuple[LinearFamily, LinearFamily], measure: NoisyMeasure
-) -> FloatArray:
-    """Return standard deviations of values between minorants and majorants: about their mean."""
-    low, high = (side.noise_deviation(value, measure.deviation) for side in sides)
-    return np.asarray((low + high) / 2)
 
 
 def quotient_or_half(values: FloatArray, total: FloatArray) -> FloatArray:

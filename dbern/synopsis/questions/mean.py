@@ -11,7 +11,7 @@ import numpy as np
 
 from dbern.data.domain import Axis
 from dbern.synopsis.question_options import MEAN
-from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.conditional import HIGH, LOW, NEAR, layer_weights
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.interval import undenied_quotients
@@ -95,11 +95,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     ends = bracket(view, coarse, sides.select, None, 0.0, beta)[:2]
     low, high = (end / GRID_POINTS for end in ends)
     value = np.clip(estimate, low, high)
-    centered = t - value
-    gap = layer_weights({HIGH: np.abs(centered), LOW: -np.abs(centered)})
+    distance = np.abs(t - value)
+    gap = layer_weights({HIGH: distance, LOW: -distance})
     cells = np.maximum(quotient_or_half(view.of(gap), total), 0.0)
-    family = LinearFamily.of_weights(
-        view.without_noise_draws(), layer_weights({NEAR: centered}), row_count
-    )
-    error = likely_error(family.noise_deviation(0.0, view.measure.deviation), cells, high - low)
-    return Band(value, np.array([low]), np.array([high]), cells, error)
+    return Band(value, np.array([low]), np.array([high]), cells)

@@ -25,7 +25,7 @@ def population_band(band: Band, rows: float, beta: Fraction, *, shares: bool) ->
     units of so many.
     """
     if rows <= 0:
-        return Band.without_error(band.value, np.zeros_like(band.low), np.ones_like(band.high))
+        return Band.without_cells(band.value, np.zeros_like(band.low), np.ones_like(band.high))
     maximum = math.log(2 * len(band.value) / beta) / rows
     beyond = band.high + (2 * maximum + np.sqrt(2 * maximum * band.high))
     limits = np.zeros_like(band.low), np.ones_like(band.high) if shares else beyond
@@ -33,7 +33,7 @@ def population_band(band: Band, rows: float, beta: Fraction, *, shares: bool) ->
         _last_within(partial(_divergence, x, shares=shares), maximum, x, limit)
         for x, limit in zip((band.low, band.high), limits, strict=True)
     )
-    return Band.without_error(band.value, low, high)
+    return Band.without_cells(band.value, low, high)
 
 
 def levels_of_rows(

@@ -19,11 +19,11 @@ from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
 from dbern.synopsis.question_options import QUANTILE, read_numbers
 from dbern.synopsis.questions.answers import Target
-from dbern.synopsis.questions.band import Band, likely_error
+from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.conditional import under_condition
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
-from dbern.synopsis.questions.linear_family import LinearFamily, noise_deviation, quotient_or_half
+from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
 from dbern.synopsis.questions.population import are_few, levels_of_rows
 from dbern.synopsis.questions.question import (
@@ -90,8 +90,7 @@ class Quantile(OptionQuestion):
         if multiples is not None and self.target == "records":
             rounded = _multiples_band(view, splines, multiples, levels, beta / len(levels))
             value, low, high = map(multiples.at, rounded[:3])
-            errors = rounded.scaled(self.axis.low, self.axis.width)[3:]
-            return Band(value, low, high, *errors)
+            return Band(value, low, high, self.axis.width * rounded.cells)
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
@@ -103,8 +102,8 @@ class Quantile(OptionQuestion):
         value = self._band(measure, beta).value  # a guess, without a claim
         beta_i = beta * POPULATION["answer"] / 2
         low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
-        band = Band.without_error(np.clip(value, low.low, high.high), low.low, high.high)
-        return band, are_few(Band.without_error(*[self.levels] * 3), rows, shares=True)
+        band = Band.without_cells(np.clip(value, low.low, high.high), low.low, high.high)
+        return band, are_few(Band.without_cells(*[self.levels] * 3), rows, shares=True)
 
     @classmethod
     def from_text(
@@ -156,8 +155,7 @@ def _quantile_band(
         guess = float(np.interp(level, shares, points))
         bounds.append((min(max(guess, first), last), first, last))
     value, first, last = np.array(bounds).T
-    cells, error = _quantile_errors(view, points, cumulative, base, (value, levels))
-    return Band(value, first, last, cells, np.minimum(error, last - first))
+    return Band(value, first, last, _cell_widths(view, points, cumulative, base, levels))
 
 
 def _multiples_band(
@@ -185,9 +183,8 @@ def _multiples_band(
         indices.append((min(max(guess, before + 1), last), before + 1, last))
     value, low, high = multiples.positions[np.array(indices).T]
     points = multiples.positions[np.maximum(numbers, 0)]
-    cells, error = _quantile_errors(view, points, coarse.envelope, base, (value, levels))
-    cells = np.where(2 * multiples.count * cells < 1, 0.0, cells)
-    return Band(value, low, high, cells, np.minimum(error, high - low))
+    cells = _cell_widths(view, points, coarse.envelope, base, levels)
+    return Band(value, low, high, np.where(2 * multiples.count * cells < 1, 0.0, cells))
 
 
 def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> FloatArray:
@@ -196,23 +193,14 @@ def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> F
     return np.asarray(np.maximum.accumulate(shares))
 
 
-def _quantile_errors(
-    view: BinView,
-    points: FloatArray,
-    cumulative: Envelope,
-    base: Envelope,
-    quantiles: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Return widths of cells and likely errors of values at levels, by the shares up to points."""
-    value, levels = quantiles
-    shares, by_tail = _increasing_shares(view, cumulative, base), view.without_noise_draws()
+def _cell_widths(
+    view: BinView, points: FloatArray, cumulative: Envelope, base: Envelope, levels: FloatArray
+) -> FloatArray:
+    """Return the widths that cells alone leave quantiles, by the shares up to points."""
+    by_tail = view.without_noise_draws()
     below = LinearFamily.of_weights(by_tail, cumulative.lower, base.upper)
     above = LinearFamily.of_weights(by_tail, cumulative.upper, base.lower)
     low = np.maximum.accumulate(below.quotient(0.0))
     high = np.maximum.accumulate(above.quotient(1.0))
     first, last = np.interp(levels, high, points), np.interp(levels, low, points)
-    noise = noise_deviation(shares, (below, above), view.measure)
-    of_shares = likely_error(noise, np.maximum(high - low, 0.0), np.inf)
-    error = np.interp(value, points, of_shares)
-    start, stop = (np.interp(levels + sign * error, shares, points) for sign in (-1, 1))
-    return np.maximum(last - first, 0.0), (stop - start) / 2
+    return np.asarray(np.maximum(last - first, 0.0))

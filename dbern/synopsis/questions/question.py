@@ -2,9 +2,9 @@
 
 A kind is a class whose `_band` bounds the answer of one array of bins, by
 `dbern.synopsis.questions.interval` of the envelopes of its weights. All that they share is here: a
-band for each group at its fraction of beta, populations, labels, units and likely errors. A kind
-that `dbern.synopsis.question_options` names is an option of ``dbern ask`` too;
-`Distribution.ask` takes any.
+band for each group at its fraction of beta, populations, labels, units and notes. A kind that
+`dbern.synopsis.question_options` names is an option of ``dbern ask`` too; `Distribution.ask` takes
+any.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Question(ABC):
         if box is not None:
             rows = self.bins.min_rows_in(box, measure, beta * POPULATION["rows"])
         band = self._band(measure, beta * POPULATION["answer"])
-        unit_band = Band.without_error(
+        unit_band = Band.without_cells(
             *(np.clip((numbers - low) / width, 0.0, maximum) for numbers in band[:3])
         )
         wider = population_band(unit_band, rows, beta * POPULATION["sampling"], shares=shares)
@@ -136,13 +136,9 @@ class Question(ABC):
         interval: IntervalKind = "these-data" if law is None else "population"
         target = self.target or "records"
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
-        answer = replace(answer, percent=self.percent)
-        if self.target == "smoothed" or np.isnan(band.error).all():
-            return answer
-        error = labelled_entries(band.error, labels, {"long_name": "likely error"}, domain)
         mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = _cells_note(domain) if mostly_cells else ""
-        return replace(answer, likely_error=error, note=note)
+        note = _cells_note(domain) if mostly_cells and self.target != "smoothed" else ""
+        return replace(answer, percent=self.percent, note=note)
 
 
 @dataclass(frozen=True)

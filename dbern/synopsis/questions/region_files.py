@@ -209,10 +209,8 @@ def _ask_file(
 
 def _with_names(answer: Answer, names: Sequence[str | int]) -> Answer:
     """Return the answer with names of regions, or their numbers, as coordinates."""
-    numbers = {key: getattr(answer, key) for key in ("value", "low", "high", "likely_error")}
     arrays = {
-        key: array.assign_coords(region=list(names))
-        for key, array in numbers.items()
-        if array is not None
+        key: getattr(answer, key).assign_coords(region=list(names))
+        for key in ("value", "low", "high")
     }
     return replace(answer, **arrays)

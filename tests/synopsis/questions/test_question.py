@@ -56,7 +56,7 @@ class Entropy(OptionQuestion):
         largest = minus_p_log_p(np.clip(1 / np.e, shares.low, shares.high)).sum()
         least = np.minimum(*map(minus_p_log_p, (shares.low, shares.high))).sum()
         value = np.clip(minus_p_log_p(shares.value).sum(), least, largest)
-        return Band.without_error(*map(np.atleast_1d, (value, least, largest)))
+        return Band.without_cells(*map(np.atleast_1d, (value, least, largest)))
 
     @classmethod
     def from_text(

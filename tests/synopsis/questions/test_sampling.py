@@ -19,7 +19,7 @@ BETA = Fraction(1, 20)
 def least_coverage(rows, *, shares, factor=1.0):
     """Of all expectations, how probable those counts are whose interval has it."""
     counts = np.arange(rows + 1.0)
-    band = Band.without_error(*[counts / rows] * 3)
+    band = Band.without_cells(*[counts / rows] * 3)
     ends = population_band(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
     low, high = ends[1:3]
     most = 1.0 if shares else 0.3

@@ -31,7 +31,7 @@ class Held:
     def __init__(self, attributes: dict[str, Any]) -> None:
         self.attributes = {"name": "case", **attributes, "release_id": ""}
         self.released = ReleaseMetadata.from_json(self.attributes)
-        self.location, self.signers = "in memory", ()
+        self.location = "in memory"
         self.arrays: dict[str, tuple[Any, dict[str, Any]]] = {}
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:

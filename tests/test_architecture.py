@@ -73,7 +73,7 @@ OWNERS = {  # prefixes of module names
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
     "cryptography": (
-        *("dbern.privacy", "dbern.ledger", "dbern.synopsis.signatures"),
+        *("dbern.privacy", "dbern.ledger"),
         "dbern.cluster.certificates",
     ),
 }

@@ -22,8 +22,7 @@ from dbern.cli.query import query
 from dbern.cli.releases import plan, release
 from dbern.cli.reports import draw_change, export, write_report
 from dbern.cli.scheduled import catch_up
-from dbern.cli.show import show
-from dbern.cli.signatures import sign, verify
+from dbern.cli.show import show, verify
 from dbern.cli.starting import init
 from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
@@ -32,6 +31,12 @@ from dbern.system import address_limit
 INTERRUPTED = 130
 _MIN_ADDRESSES, _MIN_RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 """Measured on two cores: libraries and threads take far more addresses than memory."""
+
+_REMOVED = {
+    "sign": "is no command. Write ssh-keygen -Y sign -n dbern -f KEY SYNOPSIS/manifest.json",
+    "verify --trusted": "is no option. Write ssh-keygen -Y verify for whose the manifest is",
+}
+"""Commands and options that left, with what to write instead."""
 
 _HELP = {"-h", "--help", "--version"}
 _OBJECTS_PER_COLLECTION = 10_000
@@ -50,7 +55,7 @@ def cli() -> None:
 
 for _command in (
     *(init, plan, release, catch_up, query, ask, show, write_report, draw_change, export, verify),
-    *(sign, ledger, metrics, target, doctor, demo),
+    *(ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)
 
@@ -69,6 +74,7 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     escape_unencodable()
     try:
+        _refuse_removed(arguments)
         _check_addresses(arguments)
         # A command that runs others is given how.
         code = cli.main(arguments, prog_name="dbern", standalone_mode=False, obj=run_json)
@@ -99,6 +105,15 @@ def run_json(arguments: list[str]) -> tuple[int, dict[str, Any]]:
     with redirect_stdout(StringIO()) as printed:
         code = run([*arguments, "--json"])
     return code, json.loads(printed.getvalue() or "{}")
+
+
+def _refuse_removed(arguments: list[str]) -> None:
+    """Refuse a command or an option that left, and say what to write instead."""
+    words = {argument.partition("=")[0] for argument in arguments[1:]}
+    for removed, instead in _REMOVED.items():
+        command, *options = removed.split()
+        if arguments[:1] == [command] and words.issuperset(options):
+            raise click.UsageError(f"{removed}: {instead}")
 
 
 def _check_addresses(arguments: list[str]) -> None:

@@ -60,7 +60,7 @@ def names_below(root: Path) -> Iterator[str]:
                     folders.append(f"{name}/")
 
 
-def no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
+def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
     """Return the error for an object that is no plain file, or behind none."""
     return IntegrityError(
         f"{root}: {name} is a {kind} or behind one, and objects are plain files. Copy the synopsis "
@@ -91,7 +91,7 @@ def _open(root: Path, name: str) -> int:
         os.close(descriptor)
     if not stat.S_ISREG(os.fstat(handle).st_mode):  # put there since it was looked at
         os.close(handle)
-        raise no_plain_file(root, name, "device")
+        raise _no_plain_file(root, name, "device")
     return handle
 
 
@@ -100,4 +100,4 @@ def _require(kind: int, part: str, folder: int, root: Path, name: str) -> None:
     if (kind, mode) == (stat.S_IFDIR, stat.S_IFREG):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if mode != kind:
-        raise no_plain_file(root, name, _KINDS.get(mode, "device"))
+        raise _no_plain_file(root, name, _KINDS.get(mode, "device"))

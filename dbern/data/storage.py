@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from dbern.data.drafts import draft_of, lock_draft, open_descriptor, remove_abandoned
 from dbern.data.objects import Objects, check_url
-from dbern.data.plain_files import names_below, no_plain_file, read_parts, too_large
+from dbern.data.plain_files import names_below, read_parts, too_large
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.system import is_url
 
@@ -95,10 +95,6 @@ class Folder:
         Raises FileExistsError for another one there.
         """
         target, draft = self.path / name, self.path / f"{name}.{os.getpid()}.tmp"
-        if target.parent != self.path:
-            target.parent.mkdir(exist_ok=True)
-            if target.parent.is_symlink():
-                raise no_plain_file(self.path, name, "link")
         try:
             with draft.open("wb") as file:
                 lock_draft(file.fileno())
@@ -112,13 +108,11 @@ class Folder:
                         raise
         finally:
             draft.unlink(missing_ok=True)
-        for folder in {target.parent, self.path}:
-            _sync(folder)
+        _sync(self.path)
 
     def tidy(self) -> None:
-        """Remove drafts of manifest and signatures that processes left when they were killed."""
-        for names in (f"{MANIFEST}.*.tmp", "signatures/*.json.*.tmp"):
-            remove_abandoned(self.path.glob(names))
+        """Remove drafts of the manifest that processes left when they were killed."""
+        remove_abandoned(self.path.glob(f"{MANIFEST}.*.tmp"))
 
     def discard(self, release_id: str) -> None:
         """Remove what an interrupted attempt of this release left, and nothing else."""

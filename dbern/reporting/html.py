@@ -29,7 +29,7 @@ from dbern.reporting.pictures import (
 )
 from dbern.reporting.recipes import recipes
 from dbern.reporting.svg import draw
-from dbern.reporting.wording import guarantee_of, parameters_of, signed_by
+from dbern.reporting.wording import guarantee_of, parameters_of
 from dbern.synopsis.labels import named_values
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number, raise_powers
@@ -65,7 +65,6 @@ def synopsis_page(synopsis: Synopsis) -> str:
         response=_response(synopsis),
         classes=_classes(metadata),
         guarantee=guarantee_of(metadata),
-        signatures=[signed_by(signer) for signer in synopsis.signers or (None,)],
         certificate=_certificate(metadata["certificate"], picture.largest if picture else None),
         headline=promises.headline,
         headline_constant=promises.headline_constant,

@@ -1,4 +1,4 @@
-"""Words for what a release states: its guarantee, its signer, its axes and its parameters."""
+"""Words for what a release states: its guarantee, its axes and its parameters."""
 
 from __future__ import annotations
 
@@ -84,15 +84,6 @@ def stream_of(metadata: Mapping[str, Any], stream: StreamIndex | None) -> tuple[
 def paid_once(name: str, nights: int) -> str:
     """Say that the nights of a stream were paid together."""
     return f"part of {name}, whose {nights} nights were paid once: the guarantee is of all of them"
-
-
-def signed_by(fingerprint: str | None, *, trusted: bool | None = None) -> str:
-    """Say who vouches for a synopsis, and what is known of that key (None: nothing)."""
-    if fingerprint is None:
-        return "unsigned: nothing says whose it is"
-    if trusted is None:
-        return f"signed by {fingerprint}, not checked against a trusted key"
-    return f"signed by {fingerprint}, {'a' if trusted else 'not a'} trusted key"
 
 
 def _up(value: float) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from dbern.bernstein.blocks import Blocks
@@ -32,14 +31,10 @@ class ReadableStore(Protocol):
     def guarantee(self) -> Budget | RandomPrivacy:
         """Guarantee of the attributes."""
 
-    @property
-    def signers(self) -> tuple[str, ...]:
-        """Fingerprints of the keys that signed it."""
-
     def require(self, release_id: str) -> None:
         """Refuse another release than the given one."""
 
-    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
+    def verify(self) -> int:
         """Check every object; return how many there are."""
 
     def array(self, path: str) -> tuple[Any, dict[str, Any]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,14 +25,13 @@ from dbern.synopsis.strict import damaged, parse_object
 from dbern.system import LRUCache
 from dbern.types import FloatArray
 
-if TYPE_CHECKING:
-    from dbern.synopsis.signatures import PrivateKey
-
 SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""
 
 _READERS = 8
 _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
+_SIGNATURES = {f"{MANIFEST}.sig", f"{MANIFEST}.sigstore.json"}
+"""Files of ssh-keygen and cosign, who vouch for the manifest: no part of the release."""
 
 
 class ReleasedStore:
@@ -147,39 +145,18 @@ class ReleasedStore:
         array = self._arrays[path]
         return array.decoded(index, self._checked(array.name(index)), str(self.location))
 
-    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
+    def verify(self) -> int:
         """Check every object, and that there is no other; return how many there are.
 
-        With `trusted`, files of public keys, also that one of them signed the release.
+        A signature of the manifest that another program made may lie beside it.
         """
-        from dbern.synopsis.signatures import is_signature, public_key_of, require_signed
-
-        keys = [public_key_of(path) for path in trusted]
         with storage_errors(self.location, "read"):
-            there = {name for name in self.location.names() if not is_signature(name)}
-        unknown = there - set(self._manifest.objects)
+            unknown = set(self.location.names()) - set(self._manifest.objects) - _SIGNATURES
         if unknown:
             raise IntegrityError(
                 f"{self.location}: {printable(min(unknown))} is not part of the release. Remove it"
             )
-        checked = self._read_all(self._check_object, self._manifest.objects)
-        require_signed(self.signers, keys, self.location)
-        return len(checked)
-
-    @cached_property
-    def signers(self) -> tuple[str, ...]:
-        """Fingerprints of the keys that signed the manifest; empty: it is unsigned."""
-        from dbern.synopsis.signatures import signers_of  # the library takes 15 ms to import
-
-        return signers_of(self.location, self.manifest)
-
-    def sign(self, key: PrivateKey) -> str:
-        """Sign the manifest, once all is as it says; return the key's fingerprint."""
-        from dbern.synopsis.signatures import sign
-
-        self.location.tidy()  # a signer that was killed left what is not part of the release
-        self.verify()
-        return sign(self.location, self.manifest, key)
+        return len(self._read_all(self._check_object, self._manifest.objects))
 
     def _check_object(self, name: str) -> None:
         """Check an object, never whole in memory: what a newer version added may be of any size."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
@@ -383,12 +383,6 @@ class WindowStore:
                 f"{self.location}: has other nodes than were opened. Open it again"
             )
 
-    def verify(self, trusted: Sequence[str | Path] = ()) -> int:
+    def verify(self) -> int:
         """Check every node of the window."""
-        return sum(self.stream.node(node).verify(trusted) for node in self.weights)
-
-    @property
-    def signers(self) -> tuple[str, ...]:
-        """Keys that signed every node."""
-        every = [set(self.stream.node(node).signers) for node in self.weights]
-        return tuple(sorted(set.intersection(*every)))
+        return sum(self.stream.node(node).verify() for node in self.weights)

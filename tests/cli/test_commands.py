@@ -43,8 +43,7 @@ def queries(project):
 
 
 COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "change", "export",
-            "verify",
-            "sign", "ledger", "ledger init", "ledger grant", "ledger status",
+            "verify", "ledger", "ledger init", "ledger grant", "ledger status",
             "ledger abandon", "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 
@@ -83,12 +82,22 @@ def test_0_for_the_whole_story(project, run, queries):
     ran = run("show", "out.zarr")
     assert ran.code == 0
     assert "epsilon 1, neighbors replace-one, unit row" in ran.out
-    said = r"\d+ objects are as released\nunsigned: nothing says whose it is\n"
-    assert re.fullmatch(said, run("verify", "out.zarr").out)
+    assert re.fullmatch(r"\d+ objects are as released\n", run("verify", "out.zarr").out)
     ran = run("ledger", "status", *LEDGER)
     assert ran.code == 0
     assert "density: committed, epsilon 1" in ran.out
     assert re.search(r"remaining +epsilon 2", ran.out)
+
+
+@pytest.mark.parametrize(
+    ("removed", "instead"),
+    [
+        (("sign", "out.zarr", "--key", "key.pem"), "sign: is no command. Write ssh-keygen -Y sign"),
+        (("verify", "out.zarr", "--trusted=a.pub"), "--trusted: is no option. Write ssh-keygen"),
+    ],
+)
+def test_commands_and_options_that_left_name_what_to_write(run, removed, instead):
+    run(*removed).refused(2, instead)
 
 
 @pytest.mark.slow
@@ -294,7 +303,7 @@ def test_json_is_exactly_one_object_everywhere(project, run, queries):
             {"rows", "answers", "post_processing"},
         ),
         (("show", "out.zarr"), {"epsilon", "domain", "components", "certificate"}),
-        (("verify", "out.zarr"), {"objects", "ok", "signers"}),
+        (("verify", "out.zarr"), {"objects", "ok"}),
         (("ledger", "init", *LEDGER), {"ledger", "created"}),
         ((*GRANT, "--epsilon", "0.1"), {"remaining"}),
         (("ledger", "status", *LEDGER), {"datasets"}),

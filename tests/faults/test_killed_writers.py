@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import runner
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from projects import Project, records
 
 import dbern
@@ -105,17 +103,3 @@ def test_where_answers_are_there_what_a_killed_run_left_goes_too(written, more, 
     assert written.ran((*QUERY, *more)) == code
     assert written.names() == ["answers.parquet"]
     there.unlink()
-
-
-def test_a_store_is_signed_after_a_signer_was_killed(written):
-    """Its draft lies in the store, where nothing may be that is no part of the release."""
-    project, key = written.project, Ed25519PrivateKey.generate()
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    project.folder.joinpath("key.pem").write_bytes(pem)
-    project.folder.joinpath("key.pem").chmod(0o600)
-    command = ("sign", "out.zarr", "--key", "key.pem")
-    assert written.ran(command, ("os:link", 1, "before", "kill")) == -signal.SIGKILL
-    assert len(list(project.output.glob("signatures/*.tmp"))) == 1
-    assert written.ran(command) == 0
-    assert written.ran(("verify", "out.zarr")) == 0
-    assert len(list(project.output.glob("signatures/*"))) == 1

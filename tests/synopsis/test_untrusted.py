@@ -466,15 +466,10 @@ def test_a_manifest_may_name_as_many_objects_as_a_release_can_have(copied):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["a", "a" * 40])
-def test_folders_in_folders_are_refused(copied, run, tmp_path, monkeypatch, name):
+def test_folders_in_folders_are_refused(copied, run, tmp_path, name):
     """Before, those of short names ended the command by Python's own depth, with 1."""
-    monkeypatch.setattr("dbern.synopsis.signatures.private_key_of", lambda *_: None)
-    (tmp_path / "key.pem").touch()
-    said = "is a folder deeper than any of a release"
     with nested(copied, tmp_path, name):
-        for command in (("verify", copied), ("show", copied)):
-            run(*command).refused(5, said)
-        run("sign", copied, "--key", tmp_path / "key.pem").refused(5)
+        run("verify", copied).refused(5, "is a folder deeper than any of a release")
 
 
 @contextmanager

@@ -34,6 +34,7 @@ _MIN_ADDRESSES, _MIN_RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 
 _REMOVED = {
     "sign": "is no command. Write ssh-keygen -Y sign -n dbern -f KEY SYNOPSIS/manifest.json",
+    "metrics --listen": "is no option. Write --textfile FILE.prom, which node_exporter serves",
     "verify --trusted": "is no option. Write ssh-keygen -Y verify for whose the manifest is",
 }
 """Commands and options that left, with what to write instead."""

@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import json
 import re
-import socket
-import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from datetime import date, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import click
 
 from dbern.cli.output import common, parsed, write_file
 from dbern.cli.partitions import DAYS, due
-from dbern.cli.progress import imports_noted, tell
-from dbern.errors import DbernError, EnvironmentRefusedError
+from dbern.cli.progress import imports_noted
 from dbern.system import version
 
 if TYPE_CHECKING:
@@ -53,8 +45,6 @@ _HELP = {
 _UNFINISHED = ("reserved", "reading", "spent")
 _READABLE = 0o644  # by the collector, which is another user: every fact in it is public
 _PRIVATE = 0o600
-_SECONDS = 10.0  # that a connection has, from its beginning to the end of its answer
-_MAX_CONNECTIONS = 16
 
 
 class Sample(NamedTuple):
@@ -78,13 +68,6 @@ def _schedule(value: str) -> Schedule:
     if match is None:
         raise click.BadParameter("write a spec, what a partition is, and how many: SPEC:day:7")
     return Schedule(match[1], match[2], int(match[3]))
-
-
-def _address(value: str) -> tuple[str, int]:
-    host, _, port = value.rpartition(":")
-    if not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise click.BadParameter("write a port, as 9464, or an address and a port")
-    return host or "127.0.0.1", int(port)
 
 
 @click.command()
@@ -111,13 +94,6 @@ def _address(value: str) -> tuple[str, int]:
     help="Write it there, for the collector of node_exporter.  [default: stdout]",
 )
 @click.option(
-    "--listen",
-    callback=parsed(_address),
-    metavar="[HOST:]PORT",
-    help="Answer GET /metrics until Ctrl-C, on this machine alone unless a HOST is written; what "
-    "is asked on this machine under another name than localhost is refused.",
-)
-@click.option(
     "--private",
     is_flag=True,
     help="Add seconds by stage, which may depend on records; the file is for its owner alone.",
@@ -125,28 +101,15 @@ def _address(value: str) -> tuple[str, int]:
 @common
 def metrics(
     url: str, schedules: list[Schedule], certificates: Sequence[str], textfile: Path | None,
-    listen: tuple[str, int] | None, private: bool, as_json: bool, quiet: bool,
+    private: bool, as_json: bool, quiet: bool,
 ) -> tuple[Any, str]:  # fmt: skip
     """Print public facts of a ledger for Prometheus.
 
-    Run it by a timer with --textfile, or let it run with --listen. It changes nothing. Specs of
-    --due are code, as in dbern plan.
+    Run it by a timer with --textfile. It changes nothing. Specs of --due are code, as in dbern
+    plan.
     """
-
-    if private and listen is not None:
-        raise click.UsageError("--private: nobody is to ask for durations. Leave out --listen")
-
-    def measure() -> list[Sample]:
-        with imports_noted(silent=quiet or as_json):
-            return list(samples(url, schedules, certificates, private=private))
-
-    if listen is not None:
-        with _server_of(listen, measure) as server:
-            if not quiet:
-                where = f"http://{listen[0]}:{server.server_port}/metrics"
-                tell(f"metrics at {where} until Ctrl-C")
-            server.serve_forever()
-    measurements = measure()
+    with imports_noted(silent=quiet or as_json):
+        measurements = list(samples(url, schedules, certificates, private=private))
     text = _exposition(measurements)
     if textfile is not None:
         write_file(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
@@ -268,94 +231,3 @@ def _exposition(samples: Sequence[Sample]) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-class _Server(ThreadingHTTPServer):
-    """A server that nobody can keep from answering.
-
-    A connection is cut when its request has not come within `_SECONDS`, however it trickles in, and
-    the oldest one is cut where there are `_MAX_CONNECTIONS` others.
-    """
-
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._connections: dict[socket.socket, threading.Timer] = {}
-        self._changing = threading.Lock()
-        super().__init__(address, handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        deadline = threading.Timer(_SECONDS, _cut, [request])
-        deadline.daemon = True
-        with self._changing:
-            if len(self._connections) >= _MAX_CONNECTIONS:
-                _cut(next(iter(self._connections)))
-            self._connections[request] = deadline
-        deadline.start()
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._changing:
-            deadline = self._connections.pop(request, None)
-        if deadline is not None:
-            deadline.cancel()
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Print an error in one line, but for a connection's, which is not printed."""
-        del request, client_address
-        error = sys.exception()
-        if not isinstance(error, OSError):
-            tell(f"metrics: a request ended with {type(error).__name__}")
-
-
-def _cut(connection: socket.socket) -> None:
-    with suppress(OSError):  # it is closed already
-        connection.shutdown(socket.SHUT_RDWR)
-
-
-def _names_this_machine(host: str) -> bool:
-    """Whether a request's Host is an address or localhost.
-
-    A page of somewhere else reaches this machine under its own name (DNS rebinding).
-    """
-    name = urlsplit(f"//{host}").hostname or ""
-    try:
-        return name == "localhost" or bool(ip_address(name))
-    except ValueError:
-        return False
-
-
-def _server_of(address: tuple[str, int], measured: Callable[[], list[Sample]]) -> _Server:
-    measuring = threading.Lock()
-    local = address[0] in ("localhost", "::1") or address[0].startswith("127.")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            host = self.headers.get("Host")
-            if host is not None and local and not _names_this_machine(host):
-                self.send_error(421)
-                return
-            if self.path != "/metrics":
-                self.send_error(404)
-                return
-            try:
-                with measuring:  # once at a time, however many ask
-                    code, text = 200, _exposition(measured())
-            except DbernError as error:  # the ledger may be there again at the next request
-                code, text = 503, f"{error}\n"
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: Any) -> None:
-            """Log nothing: when somebody looked is no event."""
-
-    try:
-        return _Server(address, Handler)
-    except OSError as error:
-        raise EnvironmentRefusedError(
-            f"--listen: {address[0]} port {address[1]} cannot be used ({error.strerror}). Write "
-            "another port, or end what listens there."
-        ) from None

@@ -68,7 +68,6 @@ OWNERS = {  # prefixes of module names
     "bokeh": ("dbern.reporting",),
     "jinja2": ("dbern.reporting",),
     "matplotlib": ("dbern.reporting",),
-    "yaml": ("dbern.reporting.registry",),
     "sklearn": ("dbern.sklearn",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),

@@ -74,8 +74,8 @@ class ErrorSummary:
     def _constant(self) -> str:
         if self.unit.startswith(" of ") and not self.pointwise:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.
-            return f"half of the response's range is {upward(self._half_range)}"
-        return f"a constant is never off by more than {upward(self._half_range)}{self.unit}"
+            return f"half of the response's range is {_upward(self._half_range)}"
+        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
 
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
@@ -109,7 +109,7 @@ class ErrorSummary:
         return f"{'release with' if self.released else 'write'} {either}"
 
     def _stated(self, amount: float) -> str:
-        return f"{upward(amount)}{self.unit}{self._share(amount)}"
+        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
 
     def _share(self, amount: float) -> str:
         if not self.largest:
@@ -120,7 +120,7 @@ class ErrorSummary:
 
 def upper_bound_text(amount: float) -> str:
     """Write a proved bound for people, rounded up: what is promised is no less than it is."""
-    return format_number(float(upward(amount)))
+    return format_number(float(_upward(amount)))
 
 
 def lower_bound_text(amount: float) -> str:
@@ -128,7 +128,7 @@ def lower_bound_text(amount: float) -> str:
     return format_number(float(_outward(amount, ROUND_FLOOR)))
 
 
-def upward(amount: float) -> str:
+def _upward(amount: float) -> str:
     """Write a bound rounded up to four digits, as `show` does."""
     return _outward(amount, ROUND_CEILING)
 

@@ -20,7 +20,7 @@ from dbern.cli.output import close_quietly, escape_unencodable
 from dbern.cli.progress import JsonLines, tell
 from dbern.cli.query import query
 from dbern.cli.releases import plan, release
-from dbern.cli.reports import draw_change, export, write_report
+from dbern.cli.reports import draw_change, write_report
 from dbern.cli.scheduled import catch_up
 from dbern.cli.show import show, verify
 from dbern.cli.starting import init
@@ -33,6 +33,7 @@ _MIN_ADDRESSES, _MIN_RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 """Measured on two cores: libraries and threads take far more addresses than memory."""
 
 _REMOVED = {
+    "export": "is no command. Write show SYNOPSIS --json for all that a release states",
     "sign": "is no command. Write ssh-keygen -Y sign -n dbern -f KEY SYNOPSIS/manifest.json",
     "metrics --listen": "is no option. Write --textfile FILE.prom, which node_exporter serves",
     "verify --trusted": "is no option. Write ssh-keygen -Y verify for whose the manifest is",
@@ -55,7 +56,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(init, plan, release, catch_up, query, ask, show, write_report, draw_change, export, verify),
+    *(init, plan, release, catch_up, query, ask, show, write_report, draw_change, verify),
     *(ledger, metrics, target, doctor, demo),
 ):
     cli.add_command(_command)

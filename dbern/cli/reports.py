@@ -1,4 +1,4 @@
-"""``dbern report``, ``change`` and ``export``: what others read of a release or a budget."""
+"""``dbern report`` and ``change``: what others read of a release or a budget."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dbern.cli.output import SYNOPSIS, common, write_file
+from dbern.cli.output import common, write_file
 
 
 @click.command("report")
@@ -96,31 +96,3 @@ def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any
         counts = f"{rows['new_rows']:,} rows of the new and {rows['old_rows']:,} of the old one"
         text += f"\nabout {counts.replace(',', ' ')} had a value"
     return content | rows, text
-
-
-@click.command()
-@SYNOPSIS
-@click.option(
-    "--out",
-    metavar="FILE.yaml",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write; one that exists is replaced.  [default: stdout]",
-)
-@common
-def export(synopsis_path: str, out: Path | None, quiet: bool) -> tuple[Any, str]:
-    """Describe a release in the form of the DP deployments registry.
-
-    Fills in what the synopsis holds. Lists the fields that only its publisher can fill in.
-    """
-    from dbern.reporting.registry import as_yaml, blanks, deployment_of
-    from dbern.reporting.wording import stream_of
-    from dbern.synopsis.opening import open_synopsis, stream_at
-
-    synopsis = open_synopsis(synopsis_path)
-    stream = stream_of(synopsis.metadata, stream_at(synopsis_path))
-    content = deployment_of(synopsis.metadata, synopsis.promises().constant, stream)
-    if out is not None:
-        write_file(out, as_yaml(content), "--out")
-    if not quiet:
-        click.echo(f"fill in: {', '.join(blanks(content))}", err=True)
-    return content, as_yaml(content).rstrip() if out is None else f"wrote {out}"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dbern.data.domain import Axis, rounded_text
 from dbern.percentages import percent
 
 if TYPE_CHECKING:
@@ -91,14 +90,6 @@ def _up(value: float) -> str:
     step = 10.0 ** (math.floor(math.log10(value)) - 2)
     count = math.ceil(value / step * (1 - 1e-12))
     return f"{float(f'{count * step:.3g}'):.10g}"
-
-
-def range_text(axis: Axis) -> str:
-    """Return the bounds of an axis in words, or its public list."""
-    if axis.categories:
-        return f"one of {', '.join(map(str, axis.categories))}"
-    rounded, text = rounded_text([axis]), f"in [{axis.text(axis.low)}, {axis.text(axis.high)}]"
-    return f"{text} {rounded}" if rounded else text
 
 
 def parameters_of(target: Mapping[str, Any]) -> dict[str, Any]:

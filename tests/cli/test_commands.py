@@ -42,8 +42,8 @@ def queries(project):
     return path
 
 
-COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "change", "export",
-            "verify", "ledger", "ledger init", "ledger grant", "ledger status",
+COMMANDS = ["plan", "release", "catch-up", "query", "ask", "show", "report", "change", "verify",
+            "ledger", "ledger init", "ledger grant", "ledger status",
             "ledger abandon", "demo", "init", "target", "target list", "doctor"]  # fmt: skip
 
 
@@ -92,6 +92,7 @@ def test_0_for_the_whole_story(project, run, queries):
 @pytest.mark.parametrize(
     ("removed", "instead"),
     [
+        (("export", "out.zarr"), "export: is no command. Write show SYNOPSIS --json"),
         (("sign", "out.zarr", "--key", "key.pem"), "sign: is no command. Write ssh-keygen -Y sign"),
         (("metrics", *LEDGER, "--listen", "9464"), "--listen: is no option. Write --textfile"),
         (("verify", "out.zarr", "--trusted=a.pub"), "--trusted: is no option. Write ssh-keygen"),

@@ -14,7 +14,6 @@ from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.reporting.pictures import Panel, Picture
-from dbern.reporting.registry import _unprotected
 from dbern.reporting.svg import draw
 from dbern.reporting.terminal import _curve, _upright, drawing
 from dbern.reporting.wording import parameters_of
@@ -65,13 +64,6 @@ def test_what_was_chosen_from_is_told_in_few_words():
     assert told["bandwidth"] == [1 / 3]
     assert target["chosen_of"] == [[1 / 3], [4.0]]
     assert parameters_of({"kind": "oracle"}) == {}
-
-
-def test_a_chosen_bandwidth_is_no_choice_made_without_the_data():
-    target = {"kind": "kernel-density", "n": 9, "bandwidth": [1.0], "chosen_of": [[1.0], [4.0]]}
-    before, after = _unprotected({"target": target, "domain": {}}).split(" Bandwidth ")
-    assert "bandwidth" not in before
-    assert after == "[1.0] was chosen of 2 bandwidths, 1 to 4, by the released numbers."
 
 
 def test_a_curve_is_no_flat_line_within_a_far_wider_band():

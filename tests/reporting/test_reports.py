@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from banding import in_memory
 from pages_read import read
 from samples import EVIL, KINDS, maker
@@ -33,7 +32,6 @@ from dbern.reporting.live import live
 from dbern.reporting.page_templates import template
 from dbern.reporting.pictures import picture_of
 from dbern.reporting.recipes import recipes
-from dbern.reporting.registry import blanks, deployment_of
 from dbern.reporting.terminal import drawing
 from dbern.reporting.wording import guarantee_of
 
@@ -321,8 +319,6 @@ def test_random_privacy_is_not_shown_as_more(made):
     assert page.words.count("andom differential privacy only") >= 3
     assert "all but 5 %" in page.words
     assert "% sure of either" not in page.words
-    with pytest.raises(dbern.SpecError, match="random differential privacy is not a variant"):
-        deployment_of(synopsis.metadata, "")
 
 
 @pytest.mark.parametrize("kind", ["curve", "regression"])
@@ -375,53 +371,6 @@ def test_labels_cannot_drive_the_terminal(made):
     assert not any("\x1b" in line for line in lines)
 
 
-TEMPLATE = """
-basic: name data_curators description intended_use data_product_type data_product_region
- data_product_sector publication_date
-dp_variant: variant_name data_domain unprotected_quantities
-privacy_loss: privacy_unit privacy_unit_details number_of_privacy_units privacy_parameters
- privacy_parameters_details
-deployment_model: model_name model_name_details trust_assumptions actors release_type
- release_type_details data_source_type data_source_type_details access_type access_type_details
-implementation: preprocessing_and_hyperparameter_tuning mechanisms composition post_processing
- justification utility additional_information
-administrative: evidence_sources status registry_authors tier
-"""  # names of the registry's template
-
-
-@pytest.mark.parametrize("kind", ["regions", "gaussian"])
-def test_a_record_has_the_registrys_fields(made, kind):
-    facts = made(kind).metadata
-    record = deployment_of(facts, "")
-    sections = TEMPLATE.replace("\n ", " ").strip().splitlines()
-    fields = {name: keys.split() for name, _, keys in (line.partition(":") for line in sections)}
-    assert list(record) == ["url_slug", "deployment"]
-    assert {name: list(section) for name, section in record["deployment"].items()} == fields
-    loss, pure = record["deployment"]["privacy_loss"], facts["delta"] == "0"
-    assert loss["privacy_parameters"] == ({"epsilon": 50.0} if pure else
-                                          {"epsilon": 50.0, "delta": 1e-6})  # fmt: skip
-    variant = record["deployment"]["dp_variant"]["variant_name"]
-    assert variant == ("Pure DP" if pure else "Approximate DP")
-    product = record["deployment"]["basic"]["data_product_type"]
-    assert product == ("Machine learning model" if kind == "regions" else "Summary statistics")
-    assert "deployment/basic/intended_use" in blanks(record)
-    assert deployment_of({**facts, "name": "City trips, 2026"}, "")["url_slug"] == "city-trips-2026"
-
-
-def test_blanks_are_named_by_their_path():
-    assert blanks({"a": {"b": "", "c": 1}, "d": [""]}) == ["a/b", "d"]
-
-
-def test_a_record_says_which_rows_count(made):
-    facts = made("curve").metadata
-    kept = {"column": "year", "values": [2023, 2024]}
-    filtered = {**facts, "domain": {**facts["domain"], "filter": kept}}
-    variant = deployment_of(filtered, "")["deployment"]["dp_variant"]
-    assert variant["data_domain"].endswith(" Of rows whose year is one of [2023, 2024].")
-    assert "the bounds, the filter;" in variant["unprotected_quantities"]
-    assert "Of rows" not in str(deployment_of(facts, ""))
-
-
 def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     """Four digits of a bound say no less than the bound, and of what none is below no more."""
     assert upper_bound_text(6.88507e-7) == "6.886×10⁻⁷"
@@ -438,31 +387,18 @@ def test_proved_bounds_are_rounded_away_from_what_they_bound(made, monkeypatch):
     headline = upper_bound_text(synopsis.promises().headline)
     assert f"Error at most {headline} everywhere" in page
     assert f"within ±{headline} everywhere" in page
-    record = str(deployment_of(synopsis.metadata, ""))
-    assert record.count("6.886e-7") == 2
     assert "at most 6.886×10⁻⁷ everywhere" in synopsis._repr_html_()
 
 
-@pytest.mark.parametrize("epsilon", ["1/12", "1/3", "0.1", "2/7"])
-def test_a_record_states_no_smaller_epsilon(made, epsilon):
-    """A twelfth of a year's budget, rounded to the nearest number, would be a little less."""
-    facts = {**made("map").metadata, "epsilon": epsilon}
-    stated = deployment_of(facts, "")["deployment"]["privacy_loss"]["privacy_parameters"]["epsilon"]
-    assert 0 <= Fraction(repr(stated)) - Fraction(epsilon) < Fraction(epsilon) / 10**15
-
-
 @pytest.mark.parametrize("kind", ["map", "boundary"])
-def test_an_empty_promise_is_no_fact_in_a_record_or_a_notebook(made, kind, monkeypatch):
+def test_an_empty_promise_is_no_fact_in_a_notebook(made, kind, monkeypatch):
     synopsis = made(kind)
     for empty in (False, True):
         total = 1e9 if empty else 1e-7
         monkeypatch.setitem(synopsis.metadata["certificate"], "total", total)
         constant = synopsis.promises().constant
         assert bool(constant) == empty
-        record = str(deployment_of(synopsis.metadata, constant))
         told = synopsis._repr_html_()
-        assert record.count(f"No error is promised for every database: {constant}.") == 2 * empty
-        assert ("within" in record) == ("Certified beforehand" in record) == (not empty)
         assert (f"none is promised: {constant}" in told) == empty
         assert ("at most" in told) == (not empty)
 
@@ -485,7 +421,7 @@ def test_an_empty_promise_is_no_fact_on_a_page(made, kind, monkeypatch):
 # --- the commands ----------------------------------------------------------------------------
 
 
-def test_report_show_and_export_on_the_command_line(project, run):
+def test_report_and_show_on_the_command_line(project, run):
     assert run("release", "release.toml").code == 0
     ran = run("report", "out.zarr")
     assert (ran.code, ran.out) == (0, "wrote out.html\n")
@@ -497,11 +433,6 @@ def test_report_show_and_export_on_the_command_line(project, run):
     assert "▏" in run("show", "out.zarr").out
     assert "▏" not in run("show", "out.zarr", "--quiet").out
     assert run("show", "out.zarr", "--json").json["name"] == "density"
-    ran = run("export", "out.zarr")
-    assert yaml.safe_load(ran.out) == run("export", "out.zarr", "--json").json
-    assert "fill in: deployment/basic/data_curators" in ran.err
-    assert run("export", "out.zarr", "--out", "record.yaml", "--quiet").err == ""
-    assert yaml.safe_load((project.folder / "record.yaml").read_text()) == yaml.safe_load(ran.out)
     names = {path.name for path in project.folder.iterdir()}
     assert not any(name.endswith(".tmp") for name in names)
 

@@ -188,7 +188,7 @@ def answered(store, run, queries):
     out = store.parent / "answers.parquet"
     axis = "t" if "t" in queries.column_names else "at" if "at" in queries.column_names else "x"
     pq.write_table(queries, store.parent / "queries.parquet")
-    commands = [("verify", store), ("show", store), ("show", store, "--json"), ("export", store)]
+    commands = [("verify", store), ("show", store), ("show", store, "--json")]
     commands += [("ask", store, "--mass", f"{axis}=..5", "--quantile", f"{axis}=.5", "--mean")]
     for order in ((), ("--h", "auto")):
         commands += [("query", store, store.parent / "queries.parquet", "--out", out, *order)]
@@ -230,7 +230,7 @@ def test_extremes_of_every_field_are_answered_or_refused(kinds, tmp_path, run, n
         assert "fails to be read" not in refused, (mutation.name, refused)
         commands = [] if refused else answered(store, run, queries)
         for command, ran in commands:
-            codes = (0, 2, 5) if command in ("ask", "query", "export") else (0, 5)
+            codes = (0, 2, 5) if command in ("ask", "query") else (0, 5)
             assert ran.code in codes, (mutation.name, command, ran)
             assert "fails to be read" not in ran.err, (mutation.name, command, ran)
 
@@ -552,7 +552,7 @@ def test_a_terminal_obeys_no_metadata(copied, run, path):
     if path == ("created",):
         manifest = json.loads((copied / MANIFEST).read_text())
         (copied / MANIFEST).write_text(json.dumps(manifest | {"created": EVIL}))
-    for command in (("show", copied), ("show", copied, "--json"), ("export", copied)):
+    for command in (("show", copied), ("show", copied, "--json")):
         ran = run(*command)
         assert ran.code == 0, ran.err
         assert not obeyed(ran.out + ran.err)

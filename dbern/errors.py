@@ -102,7 +102,7 @@ class ShortageError(EnvironmentRefusedError):
     def __init__(self, what: str, location: str = "") -> None:
         remedy = {
             "memory": "there is too little memory. Raise the limit (of a container, a worker or "
-            "ulimit -v), or write shorter texts or lists, or fewer and larger row groups,",
+            "ulimit -v), or write shorter texts, or fewer and larger row groups,",
             "files": "too many files are open. Raise the limit (ulimit -n 1024)",
             "threads": "no more threads can be started. Raise the limits of memory and threads (of "
             "a container, ulimit -v, ulimit -u)",

@@ -260,14 +260,6 @@ CASES = {
 }  # fmt: skip
 
 
-POINTS = 9
-CURVES = Case(
-    {"kind": "functional-mean", "degree": 3}, {"response": {**RESPONSE, "points": POINTS}},
-    linear=True,
-)  # fmt: skip
-"""Records are curves: no value of a column, as the other cases' are."""
-
-
 def everyone(case: Case, axes: int, rng: np.random.Generator) -> list[dict[str, float]]:
     """Records to replace by one another: edges and middles of every axis, each with every value."""
     ends = list(itertools.product((0.0, 0.5, 1.0), repeat=axes))

@@ -120,15 +120,14 @@ TEXTS = [
                  pa.dictionary(pa.int8(), pa.string()), pa.dictionary(pa.uint64(), pa.string()),
                  pa.dictionary(pa.int32(), pa.large_string()))
 ]  # fmt: skip
-LISTS = [
-    *(Case(kind, "curve", [1] * 3, ([1] * 50_000, [], [None] * 3, None))
-      for kind in (pa.list_(pa.float64()), pa.large_list(pa.int64()), pa.list_view(pa.float64()))),
-    Case(pa.list_(pa.float64(), 3), "curve", [1.0] * 3, ([np.inf] * 3, None)),
-]  # fmt: skip
 UNREAD = [
     Case(pa.duration("s"), "axis", 1, (2**62 + 1,)),
     Case(pa.time32("s"), "axis", 1, (86399,)),
     Case(pa.time64("ns"), "axis", 1, (86399 * 10**9,)),
+    *(
+        Case(kind, "axis", [1] * 3, ([1] * 50_000, [], [None] * 3, None))
+        for kind in (pa.list_(pa.float64()), pa.large_list(pa.int64()), pa.list_view(pa.float64()))
+    ),
     Case(pa.month_day_nano_interval(), "axis", (1, 1, 1), ((2**31 - 1, 2**31 - 1, 2**63 - 1),)),
 ]
 IDS = [replace(case, role="id") for case in (*NUMBERS[3:], *TEXTS) if "16" not in str(case.kind)]
@@ -137,7 +136,6 @@ CASES = {
     "times": TIMES,
     "texts": [*TEXTS, *(replace(case, role="filter") for case in TEXTS[::5])],
     "ids": IDS,
-    "lists": LISTS,
     "unread": UNREAD,
 }
 
@@ -177,9 +175,6 @@ ROLES: dict[str, dict[str, Any]] = {
     "filter": {"data__filter": {"column": "v", "values": ["a", "b"]}},
     "id": {"data__unit": {"column": "v", "max_contributions": 2},
            "data": {"neighbors": "add-or-remove-one", "normalizer": "8"}},
-    "curve": {"data__response": {"column": "v", "bounds": [0.0, 10.0], "points": 3},
-              "target": {"kind": "functional-mean", "bandwidth": None},
-              "mechanism": {"k": None, "h": None}},
 }  # fmt: skip
 UNIT = {"neighbors": dbern.Neighbors.ADD_OR_REMOVE_ONE, "unit": dbern.PrivacyUnit("v", 2)}
 

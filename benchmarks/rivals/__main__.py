@@ -3,8 +3,8 @@
 Parts: `functions` are densities and the machine of the paper's figures, by the error of what is
 released; `linear`, `bayes`, `logistic`, `machines` and `several` (kernels, of several classes or
 three axes) are learners on records that they have not seen, and so are regressions on `rounded`
-values; `curves` are mean curves. After the table stand the cells in which a rival is ahead, and
-those that are further from scikit-learn without privacy than wanted.
+values. After the table stand the cells in which a rival is ahead, and those that are further from
+scikit-learn without privacy than wanted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from rivals import curves, learners, table
+from rivals import learners, table
 from rivals.cells import EPSILONS, SEEDS, Cell, summary, to_markdown
 from rivals.records import ADULT
 from rivals.tasks import FLIGHTS, every_task
 
 _REPEATS = 10  # releases of a function a seed: they cost little
 _LEARNERS = ("linear", "bayes", "logistic", "machines", "several", "rounded")
-PARTS = ("functions", *_LEARNERS, "curves")
+PARTS = ("functions", *_LEARNERS)
 
 
 def progress(found: Sequence[Cell]) -> None:
@@ -43,11 +43,9 @@ def functions(task: str, epsilons: Sequence[float], repeats: int) -> tuple[str, 
 
 
 def task_names(part: str) -> list[str]:
-    """List the tasks, tables or curves of a part."""
+    """List the tasks or tables of a part."""
     if part == "functions":
         return [task.name for task in every_task()]
-    if part == "curves":
-        return curves.names()
     return [table.name for table in learners.panels()[part][0]()]
 
 
@@ -84,13 +82,9 @@ def _ran(given: argparse.Namespace) -> tuple[str, list[Cell]]:
         text, found = functions(given.task, given.epsilon, _REPEATS * given.seeds)
     shown = []
     for part in given.part:
-        if part in _LEARNERS:
-            of_part = learners.cells(part, given.task, given.epsilon, given.seeds)
-        elif part == "curves":
-            of_part = curves.cells(given.task, given.epsilon, given.seeds)
-        else:
+        if part not in _LEARNERS:
             continue
-        for row in of_part:
+        for row in learners.cells(part, given.task, given.epsilon, given.seeds):
             progress(row)
             shown.extend(row)
     if shown:

@@ -16,7 +16,6 @@ from dbern.certify.noise_quantile import (
     ExtraNoise,
     linear_noise_bound,
     noise_bound,
-    polynomial_noise_bound,
 )
 from dbern.combination.base import Combination
 from dbern.privacy.families import errors_of
@@ -140,7 +139,7 @@ class ErrorModel:
 def vector_bound(
     law: ValueNoise,
     count: int,
-    features: tuple[float, ...] | None,
+    features: tuple[int, float] | None,
     error: float,
     beta: Fraction,
     num_simultaneous: int = 1,
@@ -149,17 +148,14 @@ def vector_bound(
 
     With `features`, axes l and constant c, entries are weights of linear functions: function by
     function those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every
-    function, at every point. With a third, g, they are those of `grid_polynomials` of g points.
+    function, at every point.
     `num_simultaneous` as in `ErrorModel.bound`.
     """
     if features is None:
         noise = errors_of(law).tail(count, beta / num_simultaneous)
         return Certificate(0.0, error, noise, float(beta), 0.0)
-    axes, constant, *grid = features
-    if grid:
-        noise, gain = polynomial_noise_bound(law, count, int(grid[0]), beta / num_simultaneous)
-        return Certificate(0.0, error * gain, noise, float(beta), 0.0)
-    noise = linear_noise_bound(law, count, int(axes), constant, beta / num_simultaneous)
+    axes, constant = features
+    noise = linear_noise_bound(law, count, axes, constant, beta / num_simultaneous)
     return Certificate(0.0, error * sum(features), noise, float(beta), 0.0)
 
 

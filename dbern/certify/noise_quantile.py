@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -17,7 +17,6 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.failure import FIELD, NODES, PROMISE, SIMULATION
 from dbern.certify.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
-from dbern.combination.polynomials import grid_polynomials
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
 from dbern.privacy.public_numbers import public_stream
@@ -97,55 +96,19 @@ def linear_noise_bound(
     zero, that of c. The sup is where all y_j with positive, or all with negative n_j are one. The
     smaller of a simulated quantile and ``l + c`` entries.
     """
-
-    def sups(drawn: FloatArray) -> FloatArray:
-        weights = drawn.reshape(len(drawn), -1, axes + (constant > 0))
-        slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
-        high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
-        low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
-        return np.asarray(np.maximum(np.abs(high), np.abs(low)).max(axis=-1))
-
-    beta_left, simulated = _of_vectors(law, count, count, beta, sups)
-    return min(
-        OUTWARD * (axes + constant) * errors_of(law).tail(count, beta_left), OUTWARD * simulated
-    )
-
-
-def _of_vectors(
-    law: ValueNoise,
-    count: int,
-    nodes: int,
-    beta: Fraction,
-    sups: Callable[[FloatArray], FloatArray],
-) -> tuple[Fraction, float]:
-    """The part of beta left for other bounds, and a simulated quantile as in `noise_bound`."""
-    draws = min(_VECTORS, _VECTOR_VALUES // nodes)
+    tails, draws = errors_of(law), min(_VECTORS, _VECTOR_VALUES // count)
     rank = quantile_rank(draws, float(beta))
     if rank is None:
-        return beta, math.inf
-    drawn = errors_of(law).simulate(draws * count, 1, public_stream("certificate", 0))
-    reached = math.ldexp(np.sort(sups(drawn.reshape(draws, count)))[rank], law.granularity_exponent)
-    return beta * SIMULATION["quantile"], reached
-
-
-def polynomial_noise_bound(
-    law: ValueNoise, count: int, grid: int, beta: Fraction
-) -> tuple[float, float]:
-    """Bound ``sup |sum_b n_b p_b|`` of `grid_polynomials`, and the same of noise of size one.
-
-    A polynomial of degree d is nowhere larger than ``1 / cos(pi d / (2 M))`` times its largest size
-    at M > d Chebyshev points (Ehlich and Zeller 1964). The smaller of a simulated quantile and the
-    polynomials' sizes together.
-    """
-    nodes = 16 * count
-    points = (1 + np.cos(np.pi * (np.arange(nodes) + 0.5) / nodes)) / 2
-    table = grid_polynomials(points, grid, count)
-    between = OUTWARD / math.cos(math.pi * (count - 1) / (2 * nodes))
-    gain = between * float(np.abs(table).max(axis=0).sum())
-    beta_left, simulated = _of_vectors(
-        law, count, nodes, beta, lambda drawn: np.abs(drawn @ table.T).max(axis=1)
-    )
-    return min(gain * errors_of(law).tail(count, beta_left), between * simulated), gain
+        return OUTWARD * (axes + constant) * tails.tail(count, beta)
+    drawn = tails.simulate(draws * count, 1, public_stream("certificate", 0))
+    weights = drawn.reshape(draws, -1, axes + (constant > 0))
+    slopes, middle = weights[..., :axes], 0.0 if constant == 0 else constant * weights[..., -1]
+    high = middle + np.maximum(slopes, 0.0).sum(axis=-1)
+    low = middle + np.minimum(slopes, 0.0).sum(axis=-1)
+    sups = np.maximum(np.abs(high), np.abs(low)).max(axis=-1)
+    simulated = math.ldexp(np.sort(sups)[rank], law.granularity_exponent)
+    tail = tails.tail(count, beta * SIMULATION["quantile"])
+    return min(OUTWARD * (axes + constant) * tail, OUTWARD * simulated)
 
 
 def _simulated_quantile(

@@ -65,7 +65,7 @@ class FunctionCombination(Combination):
 
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, and the constant."""
-        return shapes.columns, self.constant or 0.0, None
+        return shapes.columns, self.constant or 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

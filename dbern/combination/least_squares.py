@@ -90,4 +90,4 @@ class LeastSquares(CutToRange):
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, products included, and the constant."""
         numbers = count_with_products(len(shapes.numbers), self.degree)
-        return sum(shapes.lists) + numbers, self.constant, None
+        return sum(shapes.lists) + numbers, self.constant

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Meaning, ReleasedShapes
+from dbern.combination.base import Combination, Meaning, ReleasedShapes
 from dbern.combination.functions import FunctionCombination
-from dbern.combination.polynomials import grid_polynomials
 from dbern.data.domain import MIN_NUMBER
 from dbern.types import FloatArray
 
@@ -75,16 +74,10 @@ class CutToRange(Ranged):
 
 @dataclass(frozen=True, kw_only=True)
 class Shifted(FunctionCombination, Ranged):
-    """The one function, plus the middle of the range.
-
-    With `grid` and `degree` the released numbers are coefficients of `grid_polynomials`.
-    """
+    """The one function, plus the middle of the range."""
 
     kind: ClassVar[str] = "response"
     keeps_errors: ClassVar[bool] = True
-
-    grid: int | None = None
-    degree: int | None = None
 
     def values(
         self, parts: Sequence[FloatArray], unit_points: FloatArray | None = None
@@ -92,42 +85,10 @@ class Shifted(FunctionCombination, Ranged):
         """Return the function's values, from the middle."""
         return np.asarray(self.functions(parts, unit_points)[0] + self.middle)
 
-    def functions(
-        self, parts: Sequence[FloatArray], unit_points: FloatArray | None
-    ) -> Sequence[FloatArray]:
-        """Return the function's values."""
-        if self.grid is not None and self.degree is not None and unit_points is not None:
-            return [grid_polynomials(unit_points[..., 0], self.grid, self.degree + 1) @ parts[0]]
-        return super().functions(parts, unit_points)
-
-    @property
-    def of_points(self) -> bool:
-        """Whether its values depend on a point besides through the arrays."""
-        return self.constant is not None or self.grid is not None
-
     @property
     def linear_response(self) -> bool:
         """Whether it is a response's linear function of the axes."""
         return self.constant is not None
-
-    def inconsistency(self) -> str:
-        """Return which parameters no release states together; empty where all is well."""
-        if (self.grid is None) != (self.degree is None):
-            return "grid and degree"
-        if self.grid is not None and self.degree is not None and self.degree**2 >= 4 * self.grid:
-            return "degree: too large for the grid"
-        return super().inconsistency()
-
-    def is_made_of(self, shapes: ReleasedShapes) -> bool:
-        """Return whether there are the coefficients, weights or the function."""
-        if self.degree is None:
-            return super().is_made_of(shapes)
-        one_axis = len(shapes.numbers) == 1 and not shapes.lists and len(shapes.features) == 1
-        return one_axis and shapes.arrays == (self.degree + 1,)
-
-    def features(self, shapes: ReleasedShapes) -> FeatureShape:
-        """Return the number of columns, the constant and the grid."""
-        return shapes.columns, self.constant or 0.0, self.grid
 
 
 _T = TypeVar("_T")

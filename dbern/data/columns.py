@@ -103,15 +103,12 @@ def _can_hold(kind: pa.DataType, column: Column) -> bool:
 def as_floats(values: pa.Array, column: Column) -> FloatArray:
     """Return the values (m,): numbers, times in the column's unit, or positions of categories.
 
-    Ids are two floats each, (m, 2), curves lists of numbers, (m, points).
+    Ids are two floats each, (m, 2).
     """
     if is_empty(values.type):
-        width = _numbers_each(column)
-        return np.full((len(values), width) if width else len(values), np.nan)
+        return np.full((len(values), 2) if column.ids else len(values), np.nan)
     if column.ids:
         return _ids(values)
-    if column.points:
-        return _curves(values, column.points)
     if column.categories:
         if pa.types.is_dictionary(values.type):
             listed, indices = _listed(values)
@@ -120,14 +117,9 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
     return numbers(values, column.unit)
 
 
-def _numbers_each(column: Column) -> int:
-    return column.points or (2 if column.ids else 0)
-
-
 def stored_type(column: Column) -> pa.DataType:
-    """Return the type that a column's 64-bit floats are stored as: several of a record as bytes."""
-    width = _numbers_each(column)
-    return pa.binary(8 * width) if width else pa.float64()
+    """Return the type that a column's 64-bit floats are stored as: the two of an id as bytes."""
+    return pa.binary(16) if column.ids else pa.float64()
 
 
 def to_stored(floats: FloatArray, column: Column) -> pa.Array:
@@ -140,19 +132,7 @@ def from_stored(values: pa.Array, column: Column) -> FloatArray:
     """Return the floats that `to_stored` stored."""
     width, end = stored_type(column).byte_width // 8, values.offset + len(values)
     floats = np.frombuffer(values.buffers()[1], np.float64, end * width)[values.offset * width :]
-    return floats.reshape(-1, width) if column.points or column.ids else floats
-
-
-def _curves(values: pa.Array, points: int) -> FloatArray:
-    """Return lists of so many numbers (m, points), NaN for one that is null or of another length.
-
-    Nulls in a list are NaN.
-    """
-    complete = pc.equal(pc.list_value_length(values), points).fill_null(False)
-    curves = np.full((len(values), points), np.nan)
-    listed = numbers(values.filter(complete).flatten())
-    curves[complete.to_numpy(zero_copy_only=False)] = listed.reshape(-1, points)
-    return curves
+    return floats.reshape(-1, width) if column.ids else floats
 
 
 def _positions(values: pa.Array, column: Column) -> FloatArray:
@@ -366,16 +346,6 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     if column.ids:
         if not (is_text(plain_type(kind)) or is_number(kind)):
             raise SpecError(f"{is_of}, and ids are numbers or text. Convert it to one of them.")
-    elif column.points:
-        types = pa.types
-        lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        if not (lists and is_number(kind.value_type)):
-            raise SpecError(f"{is_of}, and curves are lists of numbers. Convert it to such lists.")
-        if types.is_fixed_size_list(kind) and kind.list_size != column.points:
-            raise SpecError(
-                f"data.response.points: is {column.points}, and {column.name} has lists of "
-                f"{kind.list_size} in {path}. Write points = {kind.list_size}"
-            )
     elif column.categories:
         if not _can_hold(kind, column):
             raise SpecError(

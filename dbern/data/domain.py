@@ -370,8 +370,8 @@ class Column:
     """A column to read: numbers, or with `categories` the position of its value among them.
 
     `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
-    values, numbers or text, only tell apart what is not equal, as two floats each. With `points` a
-    value is a list of so many numbers. Those of records are rounded to its `multiples`, if any.
+    values, numbers or text, only tell apart what is not equal, as two floats each. Those of
+    records are rounded to its `multiples`, if any.
     """
 
     name: str
@@ -379,7 +379,6 @@ class Column:
     categories: tuple[Category, ...] = ()
     unit: TimeUnit | None = None
     ids: bool = False
-    points: int = 0
     multiples: Multiples | None = None
 
     def __post_init__(self) -> None:
@@ -389,17 +388,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Response:
-    """A numeric column and its public bounds: values outside are clamped to them.
-
-    With `points` a value is a curve: a list of so many numbers, at a regular grid of the one axis,
-    which is no column then.
-    """
+    """A numeric column and its public bounds: values outside are clamped to them."""
 
     name: str
     low: float
     high: float
     unit: TimeUnit | None = None
-    points: int = 0
 
     def __post_init__(self) -> None:
         finite = math.isfinite(self.low) and math.isfinite(self.high)
@@ -429,7 +423,7 @@ class Response:
     @property
     def column(self) -> Column:
         """The column that is read."""
-        return Column(self.name, "data.response.column", unit=self.unit, points=self.points)
+        return Column(self.name, "data.response.column", unit=self.unit)
 
 
 @dataclass(frozen=True)
@@ -452,8 +446,7 @@ class RecordSchema:
         """Every column that is read."""
         response = self.response and self.response.column
         others = (self.label, response, self.group, self.filter, self.unit)
-        axes = () if response and response.points else self.domain.columns
-        return axes + tuple(column for column in others if column)
+        return self.domain.columns + tuple(column for column in others if column)
 
     @property
     def classes(self) -> Column:

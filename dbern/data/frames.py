@@ -169,8 +169,7 @@ def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
     if kind == "object":
         raise SpecError(
             f'data: column "{label}" is of type object, whose values may be anything. '
-            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64", '
-            "and lists of numbers with pd.ArrowDtype(pa.list_(pa.float64()))."
+            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64".'
         )
     return pa.Schema.from_pandas(frame, preserve_index=False).field(0)
 

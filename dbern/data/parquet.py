@@ -1,4 +1,4 @@
-"""Records of Parquet files, in batches of 64-bit floats, smaller where texts or lists are long.
+"""Records of Parquet files, in batches of 64-bit floats, smaller where texts are long.
 
 With `dbern.data.footers` the only code that opens private files.
 """
@@ -47,7 +47,7 @@ _PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplemented
 
 @dataclass(frozen=True)
 class Stream:
-    """Some columns of an open file, in batches made smaller where texts or lists are long."""
+    """Some columns of an open file, in batches made smaller where texts are long."""
 
     path: str
     file: pq.ParquetFile
@@ -102,13 +102,12 @@ class Stream:
             yield done, records_of(rest, self.columns, self.only, self.path)
 
     def _fitting_rows(self, groups: Sequence[int]) -> int:
-        """Return how many rows fit into the planned memory with texts or lists as long as these.
+        """Return how many rows fit into the planned memory with texts as long as these.
 
         By the sizes in the footer, which describe the records: nothing but memory and time follow.
         """
         texts = {column.name for column in self.columns if may_be_text(column)}
-        lists = {column.name: column.points for column in self.columns if column.points}
-        if not ((texts or lists) and groups):
+        if not (texts and groups):
             return BATCH_ROWS
         # Not by `ParquetFile.schema`, which keeps all of a footer until garbage is collected.
         metadata, fitting = self.file.metadata, BATCH_ROWS
@@ -116,15 +115,12 @@ class Stream:
         for i in range(metadata.num_columns):
             chunk = first.column(i)
             path = chunk.path_in_schema
-            points = next((p for name, p in lists.items() if path.startswith(f"{name}.")), 0)
-            if not points and not (path in texts and chunk.physical_type == "BYTE_ARRAY"):
+            if not (path in texts and chunk.physical_type == "BYTE_ARRAY"):
                 continue
             for group in map(metadata.row_group, groups):
-                inside = group.column(i)
-                size = inside.num_values if points else inside.total_uncompressed_size
-                planned = points or TEXT_BYTES
+                size = group.column(i).total_uncompressed_size
                 rows = max(1, group.num_rows)
-                fitting = min(fitting, BATCH_ROWS * planned * rows // max(1, size))
+                fitting = min(fitting, BATCH_ROWS * TEXT_BYTES * rows // max(1, size))
         return max(1, fitting)
 
 
@@ -259,8 +255,7 @@ def reading_bytes(
     number_bytes = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
     wanted = [*columns, *([only] if only else [])]
     texts = sum(map(may_be_text, wanted))
-    numbers = sum(column.points or 1 for column in wanted)
-    return number_bytes * numbers + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
+    return number_bytes * len(wanted) + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 
 
 def write_records(path: Path, columns: Mapping[str, FloatArray], group: int = 1 << 17) -> None:

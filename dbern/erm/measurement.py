@@ -151,7 +151,7 @@ class LinearFunctions(_RiskMeasurement):
     space: LinearFeatures
 
     @property
-    def features(self) -> tuple[float, ...]:
+    def features(self) -> tuple[int, float]:
         """Axes and constant of the functions."""
         return self.space.dimensions, self.space.kernel.constant
 

@@ -217,7 +217,7 @@ class PerturbedFunctions(Measurement):
         return self.model.entries
 
     @property
-    def features(self) -> tuple[float, ...]:
+    def features(self) -> tuple[int, float]:
         """Axes and constant of the functions."""
         return self.model.features
 

@@ -161,7 +161,7 @@ class Measurement(ABC):
         return ()
 
     @property
-    def features(self) -> tuple[float, ...] | None:
+    def features(self) -> tuple[int, float] | None:
         """Axes and constant feature of the linear functions whose weights these are, if any."""
         return None
 

@@ -3,8 +3,7 @@
 A record adds integers, its numbers in units of ``2^-s`` (`VectorSum.sums`); a missing record adds
 nothing. The sums are exact in any order; division by n and the noise come after. What a record can
 move, and what its integers are off by, is proved where its numbers are: moments
-(`dbern.learn.least_squares`), sums by class (`dbern.targets.class_sums`) and coefficients of
-curves (`dbern.learn.functional_mean`).
+(`dbern.learn.least_squares`) and sums by class (`dbern.targets.class_sums`).
 """
 
 from __future__ import annotations
@@ -37,11 +36,6 @@ class VectorSum(RecordSum):
     def size(self) -> int:
         """Number of entries."""
         return len(self.entries)
-
-    @property
-    def entry_unit(self) -> float:
-        """Value of an entry of one."""
-        return 1.0
 
     @property
     def description(self) -> str:
@@ -118,5 +112,5 @@ class VectorAccumulator(RecordAccumulator):
     def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Sums of one slab over n."""
         del output
-        integers = state[slab.start : slab.stop].astype(np.float64) * self.vector.entry_unit
+        integers = state[slab.start : slab.stop].astype(np.float64)
         return np.ldexp(integers, -self.bits) / self.n

@@ -147,9 +147,7 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         if promise:
             stated["promise"] = StoredBiasStatistic.from_json(promise)
         if measurement.features is not None:
-            stated["features"] = dict(
-                zip(Features.model_fields, measurement.features, strict=False)
-            )
+            stated["features"] = dict(zip(Features.model_fields, measurement.features, strict=True))
         content |= {"axes": (), "entries": planned.entries}
         return VectorComponent.ready().model_validate({**content, **stated})
     if measurement.oblique is not None:

@@ -95,9 +95,6 @@ class ResponseSection(Section):
 
     column: _Column = Field(description='column = "delay"')
     bounds: _Bounds = Field(description="bounds = [-1.0, 1.0]")
-    points: int | None = Field(
-        None, ge=2, le=4096, description="points = 100, of curves the length of each list"
-    )
 
 
 class GroupSection(Section):

@@ -453,11 +453,6 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
     _check_lists(learner, schema)
     _check_units(spec.data.units or {}, schema)
-    if schema.response and schema.response.points and "curves" not in learner.uses:
-        raise SpecError(
-            f'data.response.points: "{learner.kind}" has no use for curves. Leave it out, or write '
-            'kind = "functional-mean"'
-        )
     tune, components = (
         exact(spec.mechanism.tune, "mechanism.tune", "0.02"),
         learner.components(schema),
@@ -607,11 +602,7 @@ def _schema(spec: ReleaseSpec, domain: Domain) -> RecordSchema:
     return RecordSchema(
         domain,
         Column(label.column, "data.label.classes", tuple(label.classes)) if label else None,
-        Response(
-            response.column,
-            *bounds_of(response.bounds, "data.response.bounds"),
-            response.points or 0,
-        )
+        Response(response.column, *bounds_of(response.bounds, "data.response.bounds"))
         if response
         else None,
         Column(group.column, "data.group.values", tuple(group.values)) if group else None,

@@ -138,8 +138,7 @@ def _what(metadata: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
     rows = f", from {format_number(n)} rows" if n else ""
     rounded = rounded_text([Axis.from_dict(axis) for axis in metadata["domain"]["axes"]])
     rows += f"{'' if rows else ', of rows'} {rounded}" if rounded else ""
-    name = "Mean curve" if metadata["combine"].get("grid") else _NAMES[meaning]
-    name += f" of {column}" if column else ""
+    name = f"{_NAMES[meaning]} of {column}" if column else _NAMES[meaning]
     return f"{name} over {over}{several} ({metadata['target']['kind']}){rows}"
 
 

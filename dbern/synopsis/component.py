@@ -199,11 +199,10 @@ class StoredOblique(StrictModel):
 
 
 class Features(StrictModel):
-    """Functions whose weights a vector is: linear ones, or polynomials on a grid."""
+    """Linear functions whose weights a vector is."""
 
     axes: Count
     constant: NotNegative
-    grid: Count = ABSENT
 
 
 class StoredBiasStatistic(StrictModel):

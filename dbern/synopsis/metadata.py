@@ -135,7 +135,6 @@ class StoredCombination(StrictModel):
     peaks: list[Positive] = ABSENT
     floors: list[NotNegative] = ABSENT
     lists: list[Annotated[int, Field(ge=2, le=MOST_VALUES)]] = ABSENT
-    grid: Annotated[int, Field(ge=2, le=4096)] = ABSENT
     degree: Annotated[int, Field(ge=0, le=63)] = ABSENT
     squares: Literal["centred"] = ABSENT
     constant: NotNegative = ABSENT
@@ -302,7 +301,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
                 else component.lattice.size
                 for component in released
             ),
-            features=tuple((feature.axes, feature.constant, feature.grid) for feature in features),
+            features=tuple((feature.axes, feature.constant) for feature in features),
             axes=tuple(domain),
             numbers=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),

@@ -77,6 +77,6 @@ class ReleasedVector(Released):
         component = self.component
         error = component.errors.lattice + component.errors.released
         stated = component.features
-        features = None if stated is None else tuple(stated.to_json().values())
+        features = None if stated is None else (stated.axes, stated.constant)
         law, size = component.noise.law, component.lattice.size
         return vector_bound(law, size, features, error, beta, num_simultaneous)

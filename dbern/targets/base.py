@@ -68,7 +68,7 @@ class Learner(Section, ABC):
 
     kind: ClassVar[str]
     uses: ClassVar[tuple[str, ...]] = ()
-    """Of label, response, group, categories (of axes) and curves (responses): what it can use."""
+    """Of label, response, group and categories (of axes): what it can use."""
     instead: ClassVar[Mapping[str, str]] = {}
     """By a parameter that it needs, another that may stand for it."""
     chooses: ClassVar[bool] = False

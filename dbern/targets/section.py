@@ -12,6 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 _MIN_SIMILARITY = 0.75
 """Below it "bandwidth" would be taken for "width", another key."""
 
+_REMOVED = {
+    "data.response.points": "no learner takes lists. Write a column for each point of a curve, for "
+    "a learner as that of notebooks/own_learner.ipynb",
+}
+"""Keys that left, with what to write instead."""
+
 _MESSAGES = {
     "missing": "is missing",
     "string_pattern_mismatch": "is empty",
@@ -38,7 +44,8 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
         if names in seen:
             continue
         seen.add(names)
-        yield f"{prefix}{'.'.join(names)}: {_message(problem, names, model)}"
+        key = f"{prefix}{'.'.join(names)}"
+        yield f"{key}: {_REMOVED.get(key) or _message(problem, names, model)}"
 
 
 def _field_path(loc: tuple[int | str, ...], model: type[BaseModel]) -> tuple[str, ...]:

@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-import numpy as np
-
 from dbern.data.domain import Axis, Column, RecordSchema
 from dbern.planning.spec import ReleaseSpec
 
@@ -85,18 +83,13 @@ def _adversarial_records(schema: RecordSchema) -> list[dict[str, float]]:
     if schema.response is not None:
         low, high, name = schema.response.low, schema.response.high, schema.response.name
         inside = (low, low + (high - low) / 3, high)
-        values: list[Any] = [*inside, *_around(low, high)]
-        if schema.response.points:
-            values = list(_curves(low, high, schema.response.points))
-        choices.append([(name, value) for value in values])
+        choices.append([(name, value) for value in (*inside, *_around(low, high))])
     kinds = [dict(kind) for kind in itertools.product(*choices)]
     records = [position | kind for position in positions for kind in kinds]
     step = -(-len(records) // _MAX_RECORDS)
     step += step > 1 and len(kinds) % step == 0  # a stride that passes every kind
     # A record that every sum leaves out, and as the second one that most count.
-    nowhere: dict[str, Any] = dict.fromkeys(records[0], math.nan)
-    if schema.response is not None and schema.response.points:
-        nowhere[schema.response.name] = (math.nan,) * schema.response.points
+    nowhere = dict.fromkeys(records[0], math.nan)
     return [records[0], middle | kinds[0], *records[1::step], nowhere]
 
 
@@ -112,20 +105,6 @@ def _beside_ties(axis: Axis) -> list[float]:
         return []
     middle = (axis.multiples.values[:2].sum() / 2).item()
     return [middle, math.nextafter(middle, -math.inf), math.nextafter(middle, math.inf)]
-
-
-def _curves(low: float, high: float, points: int) -> Iterator[tuple[float, ...]]:
-    """Curves at the bounds that change sides as cosines do, in their middle, out of them, and none.
-
-    Polynomials tell these apart most; of two frequencies, too.
-    """
-    t = (np.arange(points) + 0.5) / points
-    for frequency, step in itertools.product(range(7), range(3)):
-        sides = np.cos(np.pi * frequency * t) + 0.9 * np.cos(np.pi * (frequency + step) * t)
-        yield from (tuple(np.where(sides > 0, *levels)) for levels in ((low, high), (high, low)))
-    yield (low / 2 + high / 2,) * points
-    yield (1e300,) * points
-    yield (low,) * (points - 1) + (math.nan,)
 
 
 def _values(column: Column) -> list[tuple[str, float]]:

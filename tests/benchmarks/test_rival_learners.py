@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rivals import __main__ as command
-from rivals import bayes, curves, learners, library, linear, logistic, machines, records, released
+from rivals import bayes, learners, library, linear, logistic, machines, records, released
 from rivals.cells import ASIDE, EXACT, OURS, RIVAL, Cell, far, lost, summary, to_markdown
 from rivals.records import Table
 from rivals.scoring import scored
@@ -237,9 +237,7 @@ def test_the_whole_small(monkeypatch, tmp_path, capsys):
             "adult, age, 7 lists", "Figure 2")  # fmt: skip
     for name in ("regressions", "classifications", "logistics", "planes"):
         monkeypatch.setattr(records, name, thinned(getattr(records, name), kept))
-    for name in [*curves.MEANS][1:]:
-        monkeypatch.delitem(curves.MEANS, name)
-    wanted = {"linear", "machines", "curves"}
+    wanted = {"linear", "machines"}
     wanted |= {"bayes", "logistic"} if records.ADULT.exists() else set()
     path = tmp_path / "cells.json"
     command.main(["--part", *sorted(wanted), "--seeds", "2", "--epsilon", "3", "--json", str(path)])

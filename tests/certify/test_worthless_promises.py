@@ -21,8 +21,6 @@ _LABEL = {"label": {"column": "k", "classes": ["a", "b"]}}
 _THREE = {"label": {"column": "k", "classes": ["a", "b", "c"]}}
 _RESPONSE = {"response": {"column": "r", "bounds": [0.0, 8.0]}}
 _LISTED = {"bounds": {**_AXES, "v": {"values": ["p", "q"]}}}
-_CURVE = {"bounds": {"t": [0.0, 1.0]},
-          "response": {"column": "c", "bounds": [-1.0, 3.0], "points": 20}}  # fmt: skip
 _WIDE = {"bandwidth": [0.5, 0.1]}
 _ORACLE = {"kind": "oracle", "function": "goldens.functions:share", "sensitivity": 0.1,
            "bounds": [-1.0, 3.0], "on_failure": 0.0}  # fmt: skip
@@ -45,7 +43,6 @@ _EVERY = [
     ({"kind": "logistic-regression"}, _LABEL | _LISTED),
     *(({"kind": "ridge-regression", "method": method}, _RESPONSE)
       for method in ("moments", "objective", "weights")),
-    ({"kind": "functional-mean", "degree": 3}, _CURVE),
     *(({**_ORACLE, "smoothness": smoothness}, {})
       for smoothness in ("linear", {"holder": [9.0, 0.5]}, {"derivatives": 2, "bound": 9.0})),
 ]  # fmt: skip

@@ -411,7 +411,7 @@ def test_what_pandas_has_no_missing_value_for_is_refused_whether_one_is_missing(
 def test_a_column_without_a_value_is_missing_in_any_role(tmp_path, kind):
     """A writer that infers types knows none for it: the one value would decide."""
     table = pa.table({"v": pa.nulls(3), "x": [1.0, 2.0, 3.0]})
-    roles = {"categories": ("a",)}, {"unit": TimeUnit.DAYS}, {"ids": True}, {"points": 4}, {}
+    roles = {"categories": ("a",)}, {"unit": TimeUnit.DAYS}, {"ids": True}, {}
     for role in roles:
         column = Column("v", "data.v", **role)
         if kind == "file":
@@ -423,10 +423,7 @@ def test_a_column_without_a_value_is_missing_in_any_role(tmp_path, kind):
         else:
             frame = frame_of(table if kind == "table" else polars_of(table), [column])
             (rows,) = frames.frame_batches(frame)
-        assert rows["v"].shape == (
-            3,
-            *((2,) if "ids" in role else (4,) if "points" in role else ()),
-        )
+        assert rows["v"].shape == ((3, 2) if "ids" in role else (3,))
         assert np.isnan(rows["v"]).all()
 
 
@@ -567,7 +564,7 @@ REFUSED = {
                        X + 'data has "x" twice'),
     "an index and a column": (lambda: pandas_with().set_index("x", drop=False), 'has "x" twice'),
     "objects": (lambda: pandas_with(x=pd.Series([1.0], dtype=object)),
-                r'^data: column "x" is of type object.*frame\.astype.*list_'),
+                r'^data: column "x" is of type object.*frame\.astype'),
     "texts": (lambda: pandas_with(x=pd.Series(["private"]).astype("string")),
               X + "is of type (large_)?string in data"),
     "categories": (lambda: pandas_with(x=pd.Categorical(["private"])), X + "is of type dictionary"),

@@ -108,10 +108,6 @@ def write(folder: Path) -> None:
     for number, (start, stop) in enumerate(pairwise((0, 70, 160, ROWS))):
         path = folder / f"part-{number}.parquet"
         pq.write_table(table.slice(start, stop - start), path, row_group_size=40)
-    curves = np.add.outer(y, np.abs(np.arange(20) / 8 - 1))
-    listed = pa.table({"curve": pa.array([*curves.tolist()[:-2], None, [0.5]])})
-    folder.with_name("curves").mkdir()
-    pq.write_table(listed, folder.with_name("curves") / "part-0.parquet", row_group_size=90)
 
 
 def _without(values: np.ndarray, index: int) -> list[float | None]:
@@ -214,10 +210,6 @@ def _learners() -> dict[str, tuple[tuple[str, ...], dict[str, dict[str, Any]]]]:
         "bayes-lists": (("laplace", "binned-laplace"), {
             "target": {**bayes, "bandwidth": [2.1]}, **three,
             "data.bounds": {"x": [0.0, 10.0], "late": {"values": [False, True]}}}),
-        "curves": (VECTOR, {
-            "target": {"kind": "functional-mean", "degree": 3}, **vector,
-            "data": {"source": "curves/*.parquet"}, "data.bounds": {"x": None, "t": [0.0, 1.0]},
-            "data.response": {"column": "curve", "bounds": [-1.0, 3.0], "points": 20}}),
         "oracle": (PLAIN, {
             "target": {**oracle, "function": "goldens.functions:nearest", "sensitivity": 2.0,
                        "smoothness": {"holder": [9.0, 0.5]}, "on_failure": "stop"},

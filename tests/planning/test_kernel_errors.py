@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import CASES, CURVES, POINTS
+from conformance import CASES
 
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
@@ -28,8 +28,7 @@ ADDED = Protection(Neighbors.ADD_OR_REMOVE_ONE)
 
 
 def planned(name: str, noise: str, **mechanism: Any) -> tuple[Measurement, PlannedMeasurement]:
-    case = CURVES if name == "curves" else CASES[name]
-    spec = case.spec(2 if name == "bayes-joint" else 1, ROWS, noise, **mechanism)
+    spec = CASES[name].spec(2 if name == "bayes-joint" else 1, ROWS, noise, **mechanism)
     return spec.components[-1], plan_files(spec, ()).components[-1]
 
 
@@ -68,13 +67,12 @@ def values(part: Accumulator, state: np.ndarray, outputs: int) -> np.ndarray:
     return finished.astype(np.longdouble)
 
 
-def databases(part: Accumulator, counts: list[int], curves: bool) -> list[dict[str, np.ndarray]]:
+def databases(part: Accumulator, counts: list[int]) -> list[dict[str, np.ndarray]]:
     """The same first record, and beside it another as many times as each count says."""
     rng = np.random.default_rng(7)
     records = {}
     for column in part.columns:
-        shape = (len(counts) + 1, *[POINTS] * curves)
-        classes = len(column.categories)
+        shape, classes = len(counts) + 1, len(column.categories)
         records[column.name] = (
             rng.integers(0, classes, shape) * 1.0 if classes else rng.uniform(size=shape)
         )
@@ -92,7 +90,6 @@ SUMS = [
     pytest.param(lambda: by_bits("density", "binned-laplace"), 1, 1, id="bins"),
     pytest.param(lambda: by_bits("bayes-gaussian"), 1, 1, id="classes"),
     pytest.param(lambda: by_bits("least squares"), 1, 1, id="moments"),
-    pytest.param(lambda: by_bits("curves"), 1, 1, id="curves"),
     pytest.param(lambda: by_bits("density", "binned-laplace", UNITS), 1, 3, id="unit"),
     pytest.param(lambda: by_bits("density", "binned-laplace", ADDED), 1, 0, id="added"),
 ]
@@ -103,14 +100,13 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("twins", "outputs", "rows"), [*SUMS, *OTHERS])
-def test_a_move_is_exact_but_for_what_is_stated(twins, outputs, rows, request):
+def test_a_move_is_exact_but_for_what_is_stated(twins, outputs, rows):
     """Records are replaced by others, as often as a unit has rows; the first is added to none."""
     rough, fine = twins()
     counts = [rows] * 24 if rows else [0, *[1] * 23]
-    curves = "curves" in request.node.callspec.id
     errors = ROWS * np.subtract(*(
         [values(part, state_of(part, columns), outputs)
-         for columns in databases(part, counts, curves)]
+         for columns in databases(part, counts)]
         for part in (rough, fine)
     ))  # fmt: skip
     neighbors = errors[:, None] if rows else errors[:1, None]
@@ -123,11 +119,10 @@ def test_a_move_is_exact_but_for_what_is_stated(twins, outputs, rows, request):
 
 
 @pytest.mark.parametrize(("twins", "outputs", "_rows"), SUMS)
-def test_floats_of_values_are_off_by_no_more_than_is_stated(twins, outputs, _rows, request):
+def test_floats_of_values_are_off_by_no_more_than_is_stated(twins, outputs, _rows):
     """Values are linear in integers: what they are of a sum, less those of its terms, is floats."""
     part = twins()[1]
-    curves = "curves" in request.node.callspec.id
-    states = [state_of(part, columns) for columns in databases(part, [1] * 24, curves)]
+    states = [state_of(part, columns) for columns in databases(part, [1] * 24)]
     pairs = list(itertools.combinations(states, 2))
     off = np.array([
         values(part, a + b, outputs) - values(part, a, outputs) - values(part, b, outputs)

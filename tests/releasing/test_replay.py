@@ -9,7 +9,6 @@ import sqlite3
 
 import click
 import numpy as np
-import pyarrow as pa
 import pytest
 from projects import SOLVED
 
@@ -404,11 +403,6 @@ CHOOSING = {
     "gaps": {
         **target("priestley-chao", bandwidth=[2.0], max_gap=0.5), **RESPONSE, **ONE_AXIS
     },
-    "curves": {
-        **target("functional-mean"), **PLAIN,
-        "data__bounds": {"x": None, "y": None, "t": [0.0, 1.0]},
-        "data__response": {"column": "curve", "bounds": [-1.0, 1.0], "points": 20},
-    },
     "classes": {
         **target("gaussian-naive-bayes", std_floor=[1.0, 0.2]), **LABEL, **CATEGORIES, **PLAIN
     },
@@ -420,8 +414,6 @@ CHOOSING = {
 def unlike(rows, seed, *, spread):
     """Records that have nothing in common with those of the other `spread` but their columns."""
     rng = np.random.default_rng(seed)
-    curves = rng.uniform(-1, 1, (rows, 20)) if spread else np.full((rows, 20), 0.5)
-    missing = [None if spread and rng.random() < 0.2 else one for one in curves.tolist()]
     return {
         "x": rng.uniform(-5, 12, rows) if spread else rng.normal(3, 0.01, rows),
         "y": rng.uniform(-1, 1, rows) if spread else rng.normal(0.9, 0.3, rows),
@@ -429,7 +421,6 @@ def unlike(rows, seed, *, spread):
         "c": rng.choice(["a", "b", "other"] if spread else ["a"], rows),
         "late": rng.random(rows) < (0.5 if spread else 0.01),
         "u": rng.integers(0, rows if spread else 9, rows),
-        "curve": pa.array(missing, pa.list_(pa.float64())),
     }
 
 

@@ -153,7 +153,7 @@ KINDS = (
     *("auto/pure", "times", "density-groups/binned-laplace", "regression/binned-laplace"),
     *("bayes/laplace", "bayes-gaussian/laplace", "density-covariance/binned-gaussian"),
     *("erm-polynomial/spectral-laplace", "logistic-sigmoid/laplace", "ridge-lists/laplace"),
-    *("curves/laplace", "random/pure", "gaps/binned-laplace"),
+    *("random/pure", "gaps/binned-laplace"),
 )
 OF_PART, PARTS = 12, 25  # mutations of a kind that are tried
 
@@ -169,8 +169,7 @@ def kinds(tmp_path_factory, client):
         if name not in made:
             project = Project(folder / name.replace("/", "-"))
             project.folder.mkdir()
-            for shared in ("data", "curves"):
-                (project.folder / shared).symlink_to(folder / shared)
+            (project.folder / "data").symlink_to(folder / "data")
             random_dp = {"random_dp": True} if name.startswith("random") else {}
             project.grant(**random_dp)
             with project.ledger() as ledger:

@@ -6,8 +6,6 @@ import itertools
 import math
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import dbern
@@ -102,37 +100,6 @@ def test_bad_input_has_an_answer(project, client, learner, bad):
     points = {name: own[:5] for name, own in fine().items() if name in ("x", "y")}
     points |= {"c": np.array([*"abcab"])} if "lists" in learner else {}
     answered(project, client, BAD[bad](fine()), target, sections, points)
-
-
-def curves(project, client, listed):
-    project.write({"x": [0.0]}, files=1)
-    (path,) = project.folder.joinpath("data").iterdir()
-    table = pa.table({"load": pa.array(listed, pa.list_(pa.float64()))})
-    pq.write_table(table, path)
-    project.grant("1")
-    given = project.spec(
-        data__bounds={"x": None, "y": None, "t": [0.0, 1.0]},
-        data__response={"column": "load", "bounds": [-1.0, 1.0], "points": 9},
-        target={"bandwidth": None, "kind": "functional-mean"},
-        **VECTOR,
-    )
-    synopsis = dbern.release(given, client=client).synopsis
-    assert np.isfinite(synopsis(np.linspace(0, 1, 7))).all()
-    assert synopsis.band() > 0
-
-
-@pytest.mark.parametrize(
-    "listed",
-    [
-        pytest.param([None] * 5, id="missing"),
-        pytest.param([[0.25] * 9], id="one row", marks=pytest.mark.slow),
-        pytest.param([[0.25] * 9] * ROWS, id="constant", marks=pytest.mark.slow),
-        pytest.param([[1e-3 * i for i in range(9)]] * ROWS, id="wide", marks=pytest.mark.slow),
-        pytest.param([[0.25] * 8, [math.inf] * 9, []], id="other lengths", marks=pytest.mark.slow),
-    ],
-)
-def test_bad_curves_have_a_mean(project, client, listed):
-    curves(project, client, listed)
 
 
 ERM = {"kind": "kernel-erm", "length_scale": [0.3, 0.3]}

@@ -24,11 +24,9 @@ from dbern.erm.objective import OutputwiseLoss, Softmax
 from dbern.erm.perturbed import categorical_fraction
 from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserLoss
-from dbern.learn.functional_mean import CurveSums
 from dbern.learn.least_squares import MomentSums
 from dbern.learn.user_functions import Range, uniform_records
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.base import VectorStrategy
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.smoother import _finest_bandwidth
 from dbern.targets.typical import typical_variances
@@ -65,8 +63,6 @@ BY_HAND = {
         [0.006, 0.0185]),
     "typical directions, which leave half to the next": (
         lambda: 16 * typical_variances(3), [1.0, 0.5, 0.25]),
-    "move of a curve": (lambda: CurveSums(SIDE, Response("y", 0.0, 9.0, points=50), 1).sensitivity(
-        VectorStrategy(2), 2).value, 9.0),
     "a ratio, cut to its range": (lambda: Quotient(low=-1.0, high=3.0).values(
         [np.array([0.1, 9.0]), np.array([0.2, 1.0])]), [2.0, 3.0]),
     "a certificate": (lambda: Certificate(0.5, 0.25, 1.0, beta=0.05, lower_bound=0.01).total, 1.75),
@@ -88,8 +84,6 @@ def test_a_gaussian_is_cut_to_few_features():
 
 
 def test_sums_name_their_entries():
-    curves = CurveSums(SIDE, Response("y", 0.0, 9.0, points=50), 1)
-    assert curves.entries == ("coefficient of degree 0", "coefficient of degree 1")
     moments = MomentSums.of(SIDE, Response("y", 0.0, 9.0))
     assert moments.entries[1:4] == ("sum of x", "sum of y", "square of x")
     classes = ClassSums(SIDE, Column("who", "data.label.classes", ("a", "b")), moments=True)

@@ -30,7 +30,6 @@ LISTS = {
     "y": [0.0, 1.0],
 }  # fmt: skip
 USERS = {"unit": {"column": "user", "max_contributions": 2}, "normalizer": "2"}
-CURVES = {"column": "load", "bounds": [-2.0, 3.0], "points": 50}
 
 Row = tuple[dict[str, Any], dict[str, Any], str]
 
@@ -116,16 +115,10 @@ SPECS = [
         ({**OWN_KERNEL, "kernel": "conformance:none", "kernel_bound": 1.0}, {},
          r'^target\.kernel: "conformance:none" cannot be imported'),
         ({"kernel": "laplace", "length_scale": None}, {}, r"^target\.length_scale: is missing")),
-    *of("curves", {"kind": "functional-mean"}, {"bounds": {"t": [0.0, 24.0]}, "response": CURVES},
-        ({}, {"response": {"column": "load", "bounds": [-2.0, 3.0]}},
-         r"data.response.points: is missing"),
-        ({}, {"bounds": {"y": [0.0, 1.0], "t": [0.0, 24.0]}},
-         r"curves are over one axis of numbers, not 2"),
-        ({"degree": 32}, {}, r"target.degree: .*from 0 to 31"),
-        ({"degree": 6}, {"response": {**CURVES, "points": 9}}, r"at most 5 for a grid of 9 points"),
-        ({}, {"normalizer": "100", "unit": {"column": "id", "max_contributions": 1}},
-         r'curves are for unit = "row"'),
-        ({"kind": "ridge-regression"}, {}, r'points: .*write kind = "functional')),
+    *of("removed", {"kind": "kernel-density", "bandwidth": [0.5]}, {"bounds": {"t": [0.0, 24.0]}},
+        ({"kind": "functional-mean"}, {}, r'^target.kind: "functional-mean" is no kind. Write a'),
+        ({}, {"response": {"column": "load", "bounds": [-2.0, 3.0], "points": 9}},
+         r"^data.response.points: no learner takes lists. Write a column for each")),
 ]  # fmt: skip
 
 

@@ -7,7 +7,9 @@ that answers (`live`, `live_figures` and ``live.js``). Maps in notebooks are of 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,9 @@ from dbern.reporting.pictures import (
     Picture,
     is_classifier,
     is_grouped,
+    middle,
     page_picture,
 )
-from dbern.reporting.recipes import recipes
 from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of
 from dbern.synopsis.labels import named_values
@@ -46,6 +48,20 @@ _ERROR_TERMS = {
     "rounding": "what integers miss of real numbers",
     "noise": "the noise that makes it private",
 }
+_PYTHON = """\
+import dbern
+import numpy as np
+
+synopsis = dbern.open({store!r})
+points = np.array([[{point}]]{kind})  # {names}
+values = synopsis(points)
+low, high = synopsis.interval(points, beta={beta:g})
+print(values, low, high)"""
+
+_SHELL = """\
+dbern verify {store}
+dbern show {store}
+dbern query {store} queries.parquet --out answers.parquet"""
 
 
 def synopsis_page(synopsis: Synopsis) -> str:
@@ -72,13 +88,26 @@ def synopsis_page(synopsis: Synopsis) -> str:
         promises=[raise_powers(text) for _, text in promises.lines()],
         components=metadata["components"],
         regression=_regression(synopsis),
-        recipes=recipes(synopsis),
+        queries=_queries(synopsis),
         parameters={
             key: _parameter_text(value)
             for key, value in parameters_of(metadata["target"]).items()
             if key != "n"
         },
     )
+
+
+def _queries(synopsis: Synopsis) -> dict[str, str]:
+    """Write what answers a query at the middle of the domain, in the folder of the store."""
+    store, axes = Path(synopsis.url).name, synopsis.domain.axes
+    python = _PYTHON.format(
+        store=store,
+        point=", ".join(repr(middle(axis)) for axis in axes),
+        kind=", dtype=object" if synopsis.domain.categorical else "",
+        names=", ".join(" ".join(axis.name.split()) for axis in axes),
+        beta=synopsis.metadata["certificate"]["beta"],
+    )
+    return {"python": python, "shell": _SHELL.format(store=shlex.quote(store))}
 
 
 def _drawn(picture: Picture, promises: ErrorSummary, synopsis: Synopsis) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Templates of pages and programs, and what their filters write."""
+"""Templates of pages, and what their filters write."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def render(name: str, **values: Any) -> str:
     tints = {
         scheme: [to_hex(class_colour(i, scheme)) for i in range(len(CLASSES))] for scheme in SCHEMES
     }
-    return template(name).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
+    return _template(name).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
 
 
 @cache  # to compile one takes as long as to draw a curve
-def template(name: str) -> Template:
+def _template(name: str) -> Template:
     """Return a compiled template of this package."""
     with optional_import(REPORT_HINT):
         from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape

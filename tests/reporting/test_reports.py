@@ -27,11 +27,10 @@ import dbern
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
 from dbern.combination import combination_of
 from dbern.reporting.colours import CLASSES, INK, SCHEMES, channels, class_colour
-from dbern.reporting.html import synopsis_page
+from dbern.reporting.html import _queries, synopsis_page
 from dbern.reporting.live import live
-from dbern.reporting.page_templates import template
+from dbern.reporting.page_templates import _template
 from dbern.reporting.pictures import picture_of
-from dbern.reporting.recipes import recipes
 from dbern.reporting.terminal import drawing
 from dbern.reporting.wording import guarantee_of
 
@@ -214,12 +213,23 @@ def test_texts_of_a_synopsis_are_escaped_on_the_page(made, monkeypatch):
     assert "<b>c</b>" in page.words
 
 
+def program_of_the_format(synopsis):
+    """The program of FORMAT.md, of this store and the middle of its domain."""
+    page = (Path(dbern.__file__).parent / "synopsis" / "FORMAT.md").read_text()
+    program = page.partition("## A program\n")[2].partition("```python\n")[2].partition("```")[0]
+    middle = {axis.name: (axis.low + axis.high) / 2 for axis in synopsis.domain.axes}
+    for shown, own in (('"rides.zarr"', repr(synopsis.url)), ('{"hour": 8.5}', repr(middle))):
+        assert program.count(shown) == 1
+        program = program.replace(shown, own)
+    return program
+
+
 @pytest.mark.parametrize("kind", EVERY)
-def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
+def test_queries_of_a_page_and_the_program_of_the_format_agree(made, kind, monkeypatch, capfd):
     from dbern.cli import main as command_line
 
     synopsis = made(kind)
-    texts = recipes(synopsis)
+    texts = _queries(synopsis)
     folder = Path(synopsis.url).parent
     monkeypatch.chdir(folder)
     python, plain = {}, {}
@@ -229,7 +239,7 @@ def test_the_recipes_run_and_agree(made, kind, monkeypatch, capfd):
         capfd.readouterr().out.split()
         == f"{python['values']} {python['low']} {python['high']}".split()
     )
-    exec(texts["zarr"], plain)
+    exec(program_of_the_format(synopsis), plain)
     assert capfd.readouterr().out == f"{plain['value']}\n"
     found = np.atleast_1d(python["values"][0])
     scale = np.abs(found).max()
@@ -451,5 +461,5 @@ def test_reports_that_make_no_sense_are_refused(made, run):
 def test_a_report_without_its_packages_says_what_to_install(made, run, monkeypatch, module):
     store = made("curve").url
     monkeypatch.setitem(sys.modules, module, None)
-    template.cache_clear()  # as in a new process
+    _template.cache_clear()  # as in a new process
     run("report", store).refused(4, "pip install 'dbern[report]'")

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
 from dbern.ledger import statements
-from dbern.ledger.values import (
-    PENDING,
-    Request,
-    Reservation,
-    State,
-)
+from dbern.ledger.values import PENDING, Request, Reservation, State
 from dbern.privacy.budget import Budget, decimal_text
 
-_ABSENT = object()
-_MAX_TEXT_LENGTH = 200
 _MAX_LISTED_CHANGES = 8
 
 
@@ -43,10 +36,9 @@ def require_same(reservation: Reservation, request: Request, url: str) -> None:
             "which spends again."
         )
     if changed:
-        shown = _first([f"{key} {change}" for key, change in changed.items()])
         raise SpecError(
-            f"{title}: is another release ({shown}). Undo the change, or choose a new release "
-            "name, which spends again."
+            f"{title}: is another release ({_first(changed)} changed). Undo the change, or choose "
+            "a new release name, which spends again."
         )
     if reservation.state in PENDING:
         _require_same_inputs(reservation, request, url)
@@ -71,7 +63,7 @@ def _require_same_inputs(reservation: Reservation, request: Request, url: str) -
     if not changed:
         return
     what = f"{reservation.title}: its input changed"
-    keys = _first(list(changed))  # alone: a file's compressed size depends on its records
+    keys = _first(changed)  # alone: a file's compressed size depends on its records
     abandon = reservation.abandon_command(url)
     if reservation.state is State.RESERVED:
         raise SpecError(
@@ -84,10 +76,10 @@ def _require_same_inputs(reservation: Reservation, request: Request, url: str) -
     )
 
 
-def changes(was: Mapping[str, object], now: Mapping[str, object]) -> dict[str, str]:
-    """Return what differs between two JSON objects by its dotted key, order of keys included."""
-    before, after = json.loads(statements.json_text(was)), json.loads(statements.json_text(now))
-    return dict(_differences(before, after, ""))
+def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return sections, or their keys, in which two JSON objects differ, order of keys included."""
+    before, after = _plain(was), _plain(now)
+    return [key for name in {**before, **after} for key in _differing(name, before, after)]
 
 
 def _first(parts: Sequence[str]) -> str:
@@ -101,52 +93,27 @@ def _charge(budget: Budget) -> dict[str, object]:
     return {"budget": parts}
 
 
-def _differences(was: Any, now: Any, key: str) -> Iterator[tuple[str, str]]:
-    before, after = _children(was), _children(now)
-    if before is None or after is None or type(was) is not type(now):
-        if not _same(was, now):
-            yield key, f"was {_text(was)}, is {_text(now)}"
-        return
-    differing: list[tuple[str, str]] = []
-    for name in {**before, **after}:
-        inner = f"{key}.{name}" if key else name
-        differing += _differences(before.get(name, _ABSENT), after.get(name, _ABSENT), inner)
-    yield from differing
-    if not differing and list(before) != list(after):
-        yield key or "it", f"was {_order(before)}, is {_order(after)}"
+def _plain(content: Mapping[str, object]) -> dict[str, Any]:
+    """Return content as JSON has it; 10.0 is 10, and a list of files has each by its path."""
+    plain: dict[str, Any] = json.loads(statements.json_text(content), parse_float=_number)
+    if isinstance(plain.get("files"), list):
+        plain["files"] = {file["path"]: file for file in plain["files"]}
+    return plain
 
 
-def _children(value: Any) -> dict[str, Any] | None:
-    """Return a mapping's entries; of a list of files each by its path."""
-    match value:
-        case dict():
-            return value
-        case [_, *_]:
-            named = [file for file in value if isinstance(file, dict)]
-            files = {file["path"]: file for file in named if isinstance(file.get("path"), str)}
-            return files if len(files) == len(value) else None
-    return None
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
 
 
-def _same(was: Any, now: Any) -> bool:
-    # 10 and 10.0 are the same bound, True and 1 are not the same setting.
-    match was, now:
-        case list(), list():
-            return len(was) == len(now) and all(map(_same, was, now))
-        case (bool(), _) | (_, bool()):
-            return was is now
-    return bool(was == now)
+def _differing(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    was, now = before.get(name), after.get(name)
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = [f"{name}.{key}" for key in {**was, **now} if _text(was, key) != _text(now, key)]
+        if keys:
+            return keys
+    return [name] if _text(before, name) != _text(after, name) else []
 
 
-def _text(value: Any) -> str:
-    if value is _ABSENT:
-        return "absent"
-    return _cut(json.dumps(value, ensure_ascii=False))
-
-
-def _order(named: dict[str, Any]) -> str:
-    return _cut(f"in the order {', '.join(named)}")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT_LENGTH else f"{text[:_MAX_TEXT_LENGTH]}…"
+def _text(content: dict[str, Any], key: str) -> str | None:
+    return json.dumps(content[key]) if key in content else None

@@ -73,14 +73,11 @@ def test_the_same_request_goes_on_with_the_stored_plan(ledger, held, ask, advanc
 @pytest.mark.parametrize(
     ("identity", "said"),
     [
-        (
-            {"bounds": {"x": [0, 2.0], "y": [0, 1]}, "k": 20},
-            r"bounds.x was \[0.0, 1.0\], is \[0, 2.0\]",
-        ),
-        ({"bounds": {"y": [0, 1], "x": [0, 1]}, "k": 20}, "bounds was in the order x, y, is in"),
-        ({"bounds": {"x": [0, 1], "y": [0, 1]}}, "k was 20, is absent"),
-        ({"bounds": {"x": [0, 1], "y": [0, 1]}, "k": 20, "a": None}, "a was absent, is null"),
-        ({"bounds": {"x": [0, 1]}, "k": 21}, "bounds.y was .*; k was 20, is 21"),
+        ({"bounds": {"x": [0, 2.0], "y": [0, 1]}, "k": 20}, r"\(bounds.x changed\)"),
+        ({"bounds": {"y": [0, 1], "x": [0, 1]}, "k": 20}, r"\(bounds changed\)"),
+        ({"bounds": {"x": [0, 1], "y": [0, 1]}}, r"\(k changed\)"),
+        ({"bounds": {"x": [0, 1], "y": [0, 1]}, "k": 20, "a": None}, r"\(a changed\)"),
+        ({"bounds": {"x": [0, 1]}, "k": 21}, r"\(bounds.y; k changed\)"),
     ],
 )
 def test_another_identity_is_refused_in_every_state(
@@ -96,11 +93,12 @@ def test_another_identity_is_refused_in_every_state(
     ("first", "then", "said"),
     [
         ({"identity": {"a": 10}}, {"identity": {"a": 10.0}}, None),
-        ({"identity": {"b": 1}}, {"identity": {"b": True}}, "b was 1, is true"),
-        ({"identity": {"b": [0, 1]}}, {"identity": {"b": [False, True]}}, "b was "),
-        ({"identity": {"files": [{"path": "a"}]}}, {"identity": {"files": {"a": {"path": "a"}}}},
-         r"files was .*, is "),
-        ({}, {"epsilon": "0.5"}, r'budget.epsilon was "0.4", is "0.5"'),
+        ({"identity": {"b": 1}}, {"identity": {"b": True}}, r"\(b changed\)"),
+        ({"identity": {"b": [0, 1]}}, {"identity": {"b": [0.0, 1]}}, None),
+        ({"identity": {"b": [0, 1]}}, {"identity": {"b": [False, True]}}, r"\(b changed\)"),
+        ({"identity": {"b": {"c": [1, {"d": 2}]}}}, {"identity": {"b": {"c": [1, {"d": 3}]}}},
+         r"\(b.c changed\)"),
+        ({}, {"epsilon": "0.5"}, r"\(budget.epsilon changed\)"),
     ],
 )  # fmt: skip
 def test_values_of_an_identity_are_compared_as_json_has_them(ledger, ask, first, then, said):
@@ -120,9 +118,9 @@ def test_an_identity_holds_no_number_that_json_has_not(ledger, ask):
 @pytest.mark.parametrize(
     ("state", "kind", "said"),
     [
-        ("reserved", SpecError, r"\(n; files\.a\.parquet\.size\).*refund.*dbern ledger abandon "
+        ("reserved", SpecError, r"\(n; files\.a\.parquet\).*refund.*dbern ledger abandon "
                                 "--ledger {url} --dataset trips --name density"),
-        ("reading", IntegrityError, r"files\.a\.parquet\.size.*charge stands.*abandon"),
+        ("reading", IntegrityError, r"files\.a\.parquet.*charge stands.*abandon"),
         ("spent", None, ""),
         ("committed", None, ""),
     ],

@@ -1,4 +1,4 @@
-"""Percentages: fractions as people read them. Python, JSON and CSV keep fractions."""
+"""Percentages and intervals as people read them. Python, JSON and CSV keep all digits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from dbern.system import format_number
+from dbern.system import format_number, raise_powers
 
-_MAX_DECIMALS = 9
+_MAX_DECIMALS, _PLAIN_FROM = 9, -4
 
 
 def percent(fraction: float, digits: int = 3) -> str:
@@ -20,38 +20,48 @@ def percent(fraction: float, digits: int = 3) -> str:
 
 
 @dataclass(frozen=True)
-class PercentInterval:
-    """Percentages of fractions and their intervals, to the digits that the intervals leave.
+class IntervalDigits:
+    """Numbers and their intervals, to the digits that the intervals leave.
 
     Two digits of the narrowest half-width are written. Ends are rounded outward, so that what is
-    read is true where the interval is; fractions are read as they print.
+    read is true where the interval is. `scale` is 100 where fractions are read as percentages.
     """
 
     decimals: int
+    scale: int = 1
 
     @classmethod
-    def of(cls, lows: Iterable[float], highs: Iterable[float]) -> PercentInterval:
+    def of(cls, lows: Iterable[float], highs: Iterable[float], scale: int = 1) -> IntervalDigits:
         """Take the digits that intervals leave; one without a width says nothing of digits."""
-        widths = [high - low for low, high in zip(lows, highs, strict=True)]
-        half_width = min((50 * width for width in widths if 0 < width < math.inf), default=0.1)
-        return cls(min(max(1 - math.floor(math.log10(half_width)), 0), _MAX_DECIMALS))
+        ends = list(zip(lows, highs, strict=True))
+        widths = [scale * (high - low) / 2 for low, high in ends]
+        half_widths = [width for width in widths if 0 < width < math.inf]
+        if half_widths:
+            decimals = 1 - math.floor(math.log10(min(half_widths)))
+        elif scale == 100:
+            decimals = 2
+        else:
+            sizes = [abs(end) for pair in ends for end in pair if 0 < abs(end) < math.inf]
+            decimals = 5 - math.floor(math.log10(max(sizes, default=1.0)))
+        return cls(min(max(decimals, 0), _MAX_DECIMALS) if scale == 100 else decimals, scale)
 
-    def value(self, fraction: float) -> str:
-        """Write a fraction's number."""
-        return self._rounded(fraction, ROUND_HALF_EVEN)
+    def value(self, number: float) -> str:
+        """Write a number."""
+        return self._rounded(number, ROUND_HALF_EVEN)
 
-    def low(self, fraction: float) -> str:
-        """Write the number of a lower end."""
-        return self._rounded(fraction, ROUND_FLOOR)
+    def low(self, number: float) -> str:
+        """Write a lower end."""
+        return self._rounded(number, ROUND_FLOOR)
 
-    def high(self, fraction: float) -> str:
-        """Write the number of an upper end."""
-        return self._rounded(fraction, ROUND_CEILING)
+    def high(self, number: float) -> str:
+        """Write an upper end."""
+        return self._rounded(number, ROUND_CEILING)
 
-    def _rounded(self, fraction: float, rounding: str) -> str:
-        if not math.isfinite(fraction):
-            return f"{fraction}"
-        number = (100 * Decimal(repr(float(fraction)))).quantize(
-            Decimal(1).scaleb(-self.decimals), rounding
-        )
-        return f"{number + 0 if number else abs(number):f}"
+    def _rounded(self, number: float, rounding: str) -> str:
+        if not math.isfinite(number):
+            return f"{number}"
+        exact = self.scale * Decimal(repr(float(number)))
+        rounded = exact.quantize(Decimal(1).scaleb(-self.decimals), rounding) + 0
+        if rounded and rounded.adjusted() < _PLAIN_FROM and self.scale == 1:
+            return raise_powers(f"{rounded:e}".replace("E", "e"))
+        return f"{rounded or abs(rounded):,f}".replace(",", "\u202f")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dbern.percentages import PercentInterval, percent
+from dbern.percentages import IntervalDigits, percent
 
 SHARES = st.floats(-1.0, 1.0)
 
@@ -42,7 +42,7 @@ def test_a_share_is_a_percentage(share, digits, text):
     ],
 )
 def test_an_interval_has_two_digits_of_its_half_width(low, high, texts):
-    shares = PercentInterval.of([low], [high])
+    shares = IntervalDigits.of([low], [high], 100)
     assert (shares.low(low), shares.high(high)) == texts
 
 
@@ -51,7 +51,7 @@ def test_an_interval_has_two_digits_of_its_half_width(low, high, texts):
 @example(-0.0, 0.5, 0.0)
 def test_an_interval_as_printed_holds_the_interval(one, another, part):
     low, high = sorted((one, another))
-    shares = PercentInterval.of([low], [high])
+    shares = IntervalDigits.of([low], [high], 100)
     near = 1e-13  # floats are read as they print
     assert float(shares.low(low)) <= 100 * low + near
     assert float(shares.high(high)) >= 100 * high - near
@@ -63,5 +63,5 @@ def test_an_interval_as_printed_holds_the_interval(one, another, part):
 
 
 def test_digits_are_those_of_the_narrowest_interval():
-    assert PercentInterval.of([0.1, 0.2], [0.2, 0.2002]).decimals == 4
-    assert PercentInterval.of([0.1, 0.3], [0.1, 0.32]).decimals == 1
+    assert IntervalDigits.of([0.1, 0.2], [0.2, 0.2002], 100).decimals == 4
+    assert IntervalDigits.of([0.1, 0.3], [0.1, 0.32], 100).decimals == 1

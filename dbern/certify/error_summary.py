@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from dbern.percentages import percent
 from dbern.system import format_number
@@ -74,8 +74,40 @@ class ErrorSummary:
     def _constant(self) -> str:
         if self.unit.startswith(" of ") and not self.pointwise:  # of a response
             # A linear function may leave the bounds, and a constant be off by more.
-            return f"half of the response's range is {_upward(self._half_range)}"
-        return f"a constant is never off by more than {_upward(self._half_range)}{self.unit}"
+            return f"half of the response's range is {upward(self._half_range)}"
+        return f"a constant is never off by more than {upward(self._half_range)}{self.unit}"
+
+    def brief(self, rows: str, even: float | None = None, typical: str = "") -> list[str]:
+        """Lines of a plan for people: what typical rows have, and what holds whatever `rows` are.
+
+        `even` is the value of an even spread, of which errors of a density are told as shares;
+        `typical` a learner's own prediction, in place of the expected error.
+        """
+        share = "" if even is None else f" of an even spread ({even:.3g})"
+        if not typical and self.expected is not None:
+            typical = f"about {self._of_even(self.expected, even)}{share} for typical rows"
+            share = ""
+        worst = f"at most {self._of_even(self.any_database, even, ROUND_CEILING)}{share}"
+        worst = f"whatever {rows} are, {worst}, {self.confidence}"
+        return [*filter(None, [typical]), self.no_promise if self.empty else worst]
+
+    @property
+    def confidence(self) -> str:
+        """Confidence of a promise, in words."""
+        return f"{100 * (1 - self.beta):.6g} % sure"
+
+    @property
+    def no_promise(self) -> str:
+        """Say that nothing is promised of any data, and what is there in its place."""
+        text = "no promise that holds for all kinds of data"
+        if self.pointwise:
+            return f"{text}: each {'answer' if self.on_lattice else 'coefficient'} has its interval"
+        return f"{text}; {self._mended()}" if self.remedies else text
+
+    def _of_even(self, amount: float, even: float | None, rounding: str = ROUND_HALF_EVEN) -> str:
+        if even is None:
+            return f"{_outward(amount, rounding, 2)}{self.unit}"
+        return f"{_outward(100 * amount / even, rounding, 2)} %"
 
     def lines(self) -> list[tuple[str, str]]:
         """Expected error, promise for these data, promise for any database: a sentence each."""
@@ -109,7 +141,7 @@ class ErrorSummary:
         return f"{'release with' if self.released else 'write'} {either}"
 
     def _stated(self, amount: float) -> str:
-        return f"{_upward(amount)}{self.unit}{self._share(amount)}"
+        return f"{upward(amount)}{self.unit}{self._share(amount)}"
 
     def _share(self, amount: float) -> str:
         if not self.largest:
@@ -120,7 +152,7 @@ class ErrorSummary:
 
 def upper_bound_text(amount: float) -> str:
     """Write a proved bound for people, rounded up: what is promised is no less than it is."""
-    return format_number(float(_upward(amount)))
+    return format_number(float(upward(amount)))
 
 
 def lower_bound_text(amount: float) -> str:
@@ -128,15 +160,15 @@ def lower_bound_text(amount: float) -> str:
     return format_number(float(_outward(amount, ROUND_FLOOR)))
 
 
-def _upward(amount: float) -> str:
-    """Write a bound rounded up to four digits, as `show` does."""
-    return _outward(amount, ROUND_CEILING)
+def upward(amount: float, digits: int = 4) -> str:
+    """Write a bound rounded up, to four digits where `show --details` has it."""
+    return _outward(amount, ROUND_CEILING, digits)
 
 
-def _outward(amount: float, rounding: str) -> str:
+def _outward(amount: float, rounding: str, digits: int = 4) -> str:
     if not 0 < amount < math.inf:
         return f"{amount:g}"
-    return _plain(Decimal(amount).quantize(_decimal_place(amount, 4), rounding))
+    return _plain(Decimal(amount).quantize(_decimal_place(amount, digits), rounding))
 
 
 def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:

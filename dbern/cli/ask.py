@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import SYNOPSIS, common, stdout_refusals
+from dbern.cli.output import DETAILS, SYNOPSIS, common, stdout_refusals
 from dbern.errors import printable
 from dbern.synopsis import question_options
 
@@ -65,6 +65,7 @@ class _AskCommand(click.Command):
     show_default=True,
     help="One minus the confidence of all answers at once.",
 )
+@DETAILS
 @click.option("--csv", "as_csv", is_flag=True, help="Print one line an answer, as they are found.")
 @common
 def ask(
@@ -73,6 +74,7 @@ def ask(
     compared_path: str | None,
     target: Target,
     beta: str,
+    details: bool,
     as_csv: bool,
     as_json: bool,
     **texts: Any,
@@ -114,12 +116,15 @@ def ask(
         shown = list(answers)
     if as_json:  # tables of answers take all of pandas to import
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    lines = [str(answer) for answer in shown]
-    if len(lines) > 1:
-        lines.append(
-            f"all {len(lines)} answers hold at once with probability {float(1 - level):.6g}"
-        )
-    return {}, "\n".join(lines)
+    several = len(shown) > 1
+    lines = []
+    for answer in shown:
+        lines.append(answer.text(confidence=not several))
+        lines += [f"  {answer.note}"] if details and answer.note else []
+    closing = [f"All {len(shown)} hold at once, {float(100 * (1 - level)):.6g} % sure."] * several
+    if not details and any(answer.note for answer in shown):
+        closing.append("Why wide, and what helps: --details")
+    return {}, "\n".join([*lines, " ".join(closing)] if closing else lines)
 
 
 def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:

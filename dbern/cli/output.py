@@ -19,6 +19,8 @@ from dbern.cli.progress import tell
 from dbern.data.drafts import draft_of
 from dbern.errors import DbernError, EnvironmentRefusedError, printable, unreadable_refused
 
+DETAILS = click.option("--details", is_flag=True, help="Print all that there is to say.")
+MORE = "    (more: --details)"
 SYNOPSIS = click.argument("synopsis_path", metavar="SYNOPSIS", type=click.Path())
 
 

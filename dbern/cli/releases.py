@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common
+from dbern.cli.output import DETAILS, MORE, common
 from dbern.cli.progress import imports_noted, log_format, shown_progress
 
 if TYPE_CHECKING:
     from dbern.planning.plans import ReleasePlan
+    from dbern.planning.stream_plan import StreamPlan
     from dbern.planning.tradeoffs import Aim, Option
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
@@ -38,6 +39,7 @@ _PARTITION = click.option(
     help="Which error --target-error is: what typical data are expected to have, the band of "
     "evenly spread records after the release, or what is promised for any database.",
 )
+@DETAILS
 @common
 def plan(
     spec_path: str,
@@ -45,6 +47,7 @@ def plan(
     table: bool,
     target_error: float | None,
     about: Aim,
+    details: bool,
     as_json: bool,
     quiet: bool,
 ) -> tuple[Any, str]:
@@ -70,20 +73,26 @@ def plan(
             if table or target_error is not None:
                 raise click.UsageError("--table and --target-error are not for a stream")
             stream = plan_stream(spec)
-            return stream.to_dict() | {"node": _content(stream.node)}, stream.explain()
+            content = stream.to_dict() | {"node": _content(stream.node)}
+            return content, _explained(stream, spec_path, details=details)
         if table:
             options = tradeoff(spec)
             return {"options": [vars(option) for option in options]}, _table(options)
         if target_error is None:
             planned = make_plan(spec)
-            return _content(planned), planned.explain()
+            return _content(planned), _explained(planned, spec_path, details=details)
         with shown_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
     if about == "any-database" and planned.on_lattice:
         advice += ' and objective = "certified"'
     content = {"epsilon": decimal_text(epsilon), "plan": _content(planned)}
-    return content, f"{advice}\n{planned.explain()}"
+    return content, f"{advice}\n{planned.explain(details=details)}"
+
+
+def _explained(planned: ReleasePlan | StreamPlan, spec_path: str, *, details: bool) -> str:
+    text = planned.explain(details=details)
+    return text if details else f"{text}\nnext      dbern release {spec_path}{MORE}"
 
 
 def _content(planned: ReleasePlan) -> dict[str, Any]:
@@ -145,6 +154,7 @@ def release(
     and losses) are imported and run, here and on workers, with the records. Release only specs that
     you would run as a program.
     """
+    from dbern.ledger import BudgetLedger
     from dbern.planning.spec import ReleaseSpec
     from dbern.releasing import run
 
@@ -155,8 +165,13 @@ def release(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
     fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}
-    lines = [*(f"note: {note}" for note in out.notes), f"released {out.url} for {out.guarantee}"]
     if spec.stream is not None:
         nights = f"{spec.stream.horizon} nights were paid once: {out.guarantee}"
         lines = [f"{'; '.join(out.notes)}; {out.url}: its {nights}"]
+    else:
+        with BudgetLedger.open(spec.ledger_url) as ledger:
+            (account,) = ledger.status(spec.budget.dataset)
+        left = f"dataset {spec.budget.dataset} has {account.remaining} left"
+        lines = [f"note: {note}" for note in out.notes]
+        lines.append(f"released {out.url} for {out.guarantee}; {left}")
     return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+import shlex
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import SYNOPSIS, common
-from dbern.errors import printable
-from dbern.system import counted
+from dbern.cli.output import DETAILS, MORE, SYNOPSIS, common
+from dbern.errors import SpecError, printable
+from dbern.system import counted, format_number
+
+if TYPE_CHECKING:
+    from dbern.certify.error_summary import ErrorSummary
+    from dbern.synopsis.reader import Synopsis
 
 
 @click.command()
 @SYNOPSIS
+@DETAILS
 @common
-def show(synopsis_path: str, as_json: bool, quiet: bool) -> tuple[Any, str]:
+def show(synopsis_path: str, details: bool, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
     from dbern.reporting.pictures import page_picture
     from dbern.reporting.terminal import drawing
     from dbern.reporting.wording import paid_once, stream_of
-    from dbern.synopsis.arrays import ReleasedArray
     from dbern.synopsis.opening import open_synopsis, stream_at
 
     synopsis = open_synopsis(synopsis_path)
     picture = page_picture(synopsis)
     promises = synopsis.promises(picture.largest if picture else None)
-    text = _describe(synopsis.metadata, promises.constant)
-    lattices = [array for array in synopsis.arrays if isinstance(array, ReleasedArray)]
-    moved = max((array.shrunk_distance for array in lattices), default=0.0)
-    shrunk = f"where noise is all there is: values moved by at most {moved:.3g}{promises.unit}"
-    text += f"\n{'shrunk':<12} {shrunk}" if moved else ""
-    if stream := stream_of(synopsis.metadata, stream_at(synopsis_path)):
-        text += f"\n{'stream':<12} {paid_once(*stream)}"
-    text += "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())
+    stream = stream_of(synopsis.metadata, stream_at(synopsis_path))
+    if details:
+        text = _details(synopsis, promises)
+    else:
+        lines = _summary(synopsis, promises, synopsis_path)
+        text = "\n".join(f"{printable(label):<10}{printable(line)}" for label, line in lines)
+    text += f"\n{'stream':<{13 if details else 10}}{paid_once(*stream)}" if stream else ""
+    if synopsis.combination.linear_response:
+        text += f"\n\n{synopsis.regression()}"
     if picture and not (quiet or as_json):
         text += f"\n\n{drawing(synopsis)}"
     bounds = {key: getattr(promises, key) for key in ("expected", "these_data", "any_database")}
@@ -54,6 +60,60 @@ def verify(synopsis_path: str) -> tuple[Any, str]:
     return {"objects": count, "ok": True}, f"{count} objects are as released"
 
 
+def _summary(synopsis: Synopsis, promises: ErrorSummary, path: str) -> list[tuple[str, str]]:
+    """Return labels and texts of the summary; the first label is the release's name."""
+    from dbern.certify.error_summary import upward
+    from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
+    from dbern.synopsis.titles import change_text, function_title
+
+    metadata = synopsis.metadata
+    title = function_title(synopsis.combination, synopsis.domain, metadata)
+    rows = metadata["target"].get("n")
+    rows = f", from {format_number(rows)} rows" if rows else ""
+    protection = Protection(Neighbors(metadata["neighbors"]), PrivacyUnit.shown(metadata["unit"]))
+    error = promises.no_promise
+    if not promises.headline_constant:
+        error = f"nowhere more than {upward(promises.headline, 2)}{promises.unit}"
+        error += f", {promises.confidence}"
+        if promises.largest and synopsis.meaning == "density":
+            error += f"; largest value {promises.largest:.3g}"
+    return [
+        (f"{metadata['name']}: ", f"{title}{rows}, {metadata['created'][:10]}"),
+        ("protects", f"{change_text(protection)}: {synopsis.guarantee}"),
+        ("error", error),
+        ("ask it", f"as often as you like, free: {_example(synopsis, path)}"),
+        ("check", f"dbern verify {path}{MORE}"),
+    ]
+
+
+def _example(synopsis: Synopsis, path: str) -> str:
+    """Write a command that this release answers: the share in the middle of the axes of numbers."""
+    axes = synopsis.domain.numeric
+    try:
+        synopsis.distribution()
+    except SpecError:  # it counts no rows in boxes
+        axes = ()
+    if not axes:
+        return f"dbern query {path} POINTS --out ANSWERS"
+    ends = [[axis.low + part * axis.width for part in (0.4, 0.6)] for axis in axes]
+    box = ",".join(
+        f"{axis.name}={'..'.join(map(axis.plain_text, pair))}"
+        for axis, pair in zip(axes, ends, strict=True)
+    )
+    return f"dbern ask {path} --mass {shlex.quote(box)}"
+
+
+def _details(synopsis: Synopsis, promises: ErrorSummary) -> str:
+    from dbern.synopsis.arrays import ReleasedArray
+
+    text = _describe(synopsis.metadata, promises.constant)
+    lattices = [array for array in synopsis.arrays if isinstance(array, ReleasedArray)]
+    moved = max((array.shrunk_distance for array in lattices), default=0.0)
+    shrunk = f"where noise is all there is: values moved by at most {moved:.3g}{promises.unit}"
+    text += f"\n{'shrunk':<12} {shrunk}" if moved else ""
+    return text + "".join(f"\n{label:<12} {promise}" for label, promise in promises.lines())
+
+
 def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     """Write what was released and its guarantee; `constant` says why nothing is certified."""
     from dbern.certify.error_summary import printed_sum
@@ -65,8 +125,7 @@ def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     axes = "; ".join(
         f"{axis['name']} one of {axis['values']}"
         if "values" in axis
-        else f"{named_with(axis['name'], units.get(axis['name'], ''))} in "
-        f"[{_bound_text(axis, 'low')}, {_bound_text(axis, 'high')}]{_rounding_text(axis)}"
+        else f"{named_with(axis['name'], units.get(axis['name'], ''))} in {_range_text(axis)}"
         for axis in metadata["domain"]["axes"]
     )
     row_filter = metadata["domain"].get("filter")
@@ -120,14 +179,10 @@ def _random_dp_text(random_dp: dict[str, Any]) -> str:
     )
 
 
-def _rounding_text(axis: dict[str, Any]) -> str:
+def _range_text(content: dict[str, Any]) -> str:
     from dbern.data.domain import Axis, rounded_text
 
-    text = rounded_text([Axis.from_dict(axis)])
-    return text and f", {text}"
-
-
-def _bound_text(axis: dict[str, Any], side: str) -> str:
-    from dbern.data.times import TimeUnit
-
-    return TimeUnit(axis["unit"]).text(axis[side]) if "unit" in axis else f"{axis[side]:g}"
+    axis = Axis.from_dict(content)
+    rounded = rounded_text([axis])
+    text = f"[{axis.plain_text(axis.low)}, {axis.plain_text(axis.high)}]"
+    return f"{text}, {rounded}" if rounded else text

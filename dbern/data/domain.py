@@ -196,6 +196,10 @@ class Axis:
         """Return a point of the axis in words: a number, or a date or time."""
         return self.unit.text(value) if self.unit else format_number(value)
 
+    def plain_text(self, value: float) -> str:
+        """Return a point of the axis as commands and specs read it."""
+        return self.unit.text(value) if self.unit else f"{value:g}"
+
     @property
     def counted(self) -> str:
         """Unit of lengths along an axis of times, in parentheses; else nothing."""

@@ -17,9 +17,10 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
+from dbern.system import format_number
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import DesignedMeasurement
-from dbern.targets.typical import WARNING
+from dbern.targets.typical import TYPICAL, WARNING
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 
@@ -57,6 +58,8 @@ def notes_of(
         )
     for number in numbers:
         yield from _tune_notes(parts[0], number, bound)
+    if spec.combination.meaning({"kind": spec.learner.kind}) == "density":
+        yield from _notes_of_noise(parts[0], bound)
     for part in parts:
         yield from _notes_of_approximation(part, bound)
     if len(parts) == 1:
@@ -67,9 +70,9 @@ def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[
     """Note a penalty that is stated where no better than a constant is predicted."""
     stated = spec.target.model_dump().get("C", "auto")
     if WARNING in predictions and stated != "auto":
-        predicted = next(note for note in predictions if note.startswith("predicted "))
+        predicted = next(note for note in predictions if note.startswith(TYPICAL))
         yield (
-            f'WARNING: with C = {stated:g}, {predicted}. Write C = "auto" for one that noise allows'
+            f'WARNING: with C = {stated:g} {predicted}. Write C = "auto" for one that noise allows'
         )
 
 
@@ -84,6 +87,19 @@ def _tune_notes(function: PlannedPart, number: PlannedPart, bound: BoundSpec) ->
         yield (
             f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
             'more than the bins miss of any database. Write a larger tune, or tune = "0"'
+        )
+
+
+def _notes_of_noise(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+    """Warn where the noise of a density is as large as an even spread, which is 1 on the cube."""
+    if not part.measurement.kernels or part.measurement.candidates:
+        return
+    noise = typical_candidate(part, bound).noise * part.planned.outputs
+    if noise >= 1:
+        yield (
+            f"WARNING: the noise is predicted to be {format_number(noise, 2)} times the density of "
+            "evenly spread rows: what a picture shows below that is noise. Write a larger "
+            "epsilon, a wider bandwidth, or fewer axes"
         )
 
 

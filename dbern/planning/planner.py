@@ -23,6 +23,7 @@ from dbern.planning.measurement_plan import Design, plan_measurement
 from dbern.planning.metadata_limits import refuse_long_metadata, refuse_unreadable
 from dbern.planning.notes import notes_of
 from dbern.planning.plans import PlannedMeasurement, ReleasePlan
+from dbern.planning.release_texts import plan_title
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.tune import plan_bias_statistic
@@ -130,6 +131,7 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         notes=tuple(notes_of(functions, numbers, bound)),
         random_dp=random_privacy(spec.components, spec.charge),
         outlook=forecast_errors(functions, numbers, bound),
+        title=plan_title(spec),
     )
 
 

@@ -41,7 +41,9 @@ from dbern.synopsis.component import (
 )
 from dbern.synopsis.function_classes import FunctionClass, read_class
 from dbern.synopsis.strict import StrictModel
-from dbern.system import counted, html_table
+from dbern.synopsis.titles import change_text
+from dbern.system import counted, format_number, html_table
+from dbern.targets.typical import TYPICAL
 
 
 def _map_of(content: Any) -> AxisMap:
@@ -231,6 +233,7 @@ class ReleasePlan:
     notes: tuple[str, ...] = ()
     random_dp: RandomPrivacy | None = None
     outlook: ErrorForecast = ErrorForecast()
+    title: str = ""
 
     @property
     def promises(self) -> ErrorSummary:
@@ -331,6 +334,7 @@ class ReleasePlan:
         """Return plain JSON values, exact where the plan is exact; `from_dict` reads them back."""
         return {
             "name": self.name,
+            "title": self.title,
             "dataset": self.dataset,
             "charge": {
                 "epsilon": decimal_text(self.charge.epsilon),
@@ -371,16 +375,21 @@ class ReleasePlan:
             }
         )
 
-    def explain(self) -> str:
-        """Return the plan in words and numbers, all in data units."""
-        return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
+    def explain(self, *, details: bool = False) -> str:
+        """Return the plan in words and numbers, all in data units.
+
+        Six lines, or with `details` all that it has decided.
+        """
+        if details:
+            return "\n".join(f"{label:<13}{text}" for label, text in _lines(self))
+        return "\n".join(f"{label:<10}{text}" for label, text in _summary_lines(self))
 
     def __str__(self) -> str:
         return self.explain()
 
     def _repr_html_(self) -> str:
         rows: dict[str, str] = {}
-        for label, text in _lines(self):
+        for label, text in _summary_lines(self):
             label = label or [*rows][-1]  # it goes on
             rows[label] = f"{rows[label]}; {text}" if label in rows else text
         return html_table(rows)
@@ -397,10 +406,44 @@ def measured_pairs(
     ]
 
 
+def _summary_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    """Return labels and texts of the summary; the first label is the release's name."""
+    rows = f"from {format_number(plan.n)} rows"
+    if plan.protection.private_rows:
+        rows = f"sums over {format_number(plan.n)} rows, whose number is private"
+    lines = [(f"{plan.name}: ", f"{plan.title}, {rows}"), *warnings_of(plan.notes)]
+    lines.append(("costs", f"{plan.guarantee} of dataset {plan.dataset}, once"))
+    lines.append(("protects", change_text(plan.protection)))
+    lines += _error_lines(plan)
+    return [*lines, ("takes", memory_text(plan))]
+
+
+def warnings_of(notes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the warnings among notes, for the head of a plan."""
+    return [("WARNING", note.removeprefix(_ALARM)) for note in notes if note.startswith(_ALARM)]
+
+
+def _error_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
+    """Say what the answers are good for."""
+    first = plan.components[0]
+    even = first.unit / first.outputs if plan.outlook.unit.startswith(" per ") else None
+    predictions = [note for note in plan.notes if note.startswith(TYPICAL)]
+    rows = f"up to {format_number(plan.n)} rows" if plan.protection.private_rows else "the rows"
+    texts = plan.promises.brief(rows, even, "".join(predictions[:1]))
+    widths = plan.outlook.questions.items()
+    texts += [width_text(name, width, plan.outlook.unit) for name, width in widths]
+    return [("" if i else "error", text) for i, text in enumerate(texts)]
+
+
+def memory_text(plan: ReleasePlan) -> str:
+    """Say how often data are read, and the memory of workers and of this process."""
+    worker, client = plan.cost.worker_bytes >> 20, plan.cost.client_bytes >> 20
+    return f"one pass over the data; {worker} MiB a worker, {client} MiB here"
+
+
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
-    several, certificate, alarm = len(plan.components) > 1, plan.certificate, "WARNING: "
-    warnings = (note.removeprefix(alarm) for note in plan.notes if note.startswith(alarm))
-    lines = [("WARNING", warning) for warning in warnings]
+    several, certificate = len(plan.components) > 1, plan.certificate
+    lines = warnings_of(plan.notes)
     lines.append(("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"))
     lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
@@ -408,7 +451,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         ("" if i else "records", text)
         for i, text in enumerate(protection_lines(plan.protection, plan.n))
     ]
-    lines += [("", note) for note in plan.notes if not note.startswith(alarm)]
+    lines += [("", note) for note in plan.notes if not note.startswith(_ALARM)]
     for component in plan.components:
         lines += [("component", component.name)] if several else []
         lines += _component_lines(plan, component)
@@ -468,6 +511,7 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
     ]
 
 
+_ALARM = "WARNING: "
 _TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {

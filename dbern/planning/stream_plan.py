@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -11,11 +12,13 @@ import numpy as np
 
 from dbern.data.horizon import Horizon, StreamNode
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.plans import ReleasePlan, memory_text, warnings_of
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.windows import running_variances
+from dbern.synopsis.titles import change_text
+from dbern.system import counted, format_number
 from dbern.types import FloatArray
 
 _SHOWN_DAYS = (1, 7, 30, 91, 182, 365)
@@ -84,8 +87,10 @@ class StreamPlan:
             "node": self.node.to_dict(),
         }
 
-    def explain(self) -> str:
-        """Return the plan in words and numbers."""
+    def explain(self, *, details: bool = False) -> str:
+        """Return the plan in words and numbers: six lines, or with `details` all of it."""
+        if not details:
+            return "\n".join(f"{label:<10}{text}" for label, text in self._summary())
         horizon, charge = self.horizon, self.charge
         blocks = " and ".join(f"blocks of {size}" for size in horizon.levels[1:])
         levels = f"nights and {blocks}" if blocks else "nights alone"
@@ -102,9 +107,39 @@ class StreamPlan:
             f"{_rms(self.nightly_deviations):.4g}, {self.repeated_deviation:.4g}",
             "",
             "each release",
-            self.node.explain(),
+            self.node.explain(details=True),
         ]
         return "\n".join(lines)
+
+    def _summary(self) -> list[tuple[str, str]]:
+        node, count, days = self.node, self.horizon.count, self._days((1, 7, 365))
+        nights = f"{count} nights from {self.first or 'the first one released'}"
+        of_stream, of_nights = (
+            [f"{column[day - 1]:.2g}" for day in days]
+            for column in (self.deviations, self.nightly_deviations)
+        )
+        after = [f"{noise} after {day}" for noise, day in zip(of_stream, days, strict=True)]
+        return [
+            (f"{self.name}: ", f"{node.title}, {nights}"),
+            *warnings_of(node.notes),
+            ("costs", f"{node.guarantee} of dataset {node.dataset}, once for all nights"),
+            ("protects", f"{change_text(node.protection)}, {self._protected_nights()}"),
+            ("error", f"noise of a total in rows: {', '.join(after)} nights"),
+            ("", f"(each night by itself: {', '.join(of_nights)}; all again each night: "
+             f"{self.repeated_deviation:.3g})"),
+            ("takes", f"sums over {format_number(node.n)} rows a night; {memory_text(node)}"),
+        ]  # fmt: skip
+
+    def _protected_nights(self) -> str:
+        if self.node.protection.unit.column is None:
+            return "in the one night in which it arrives"
+        nights = counted(self.max_nights, "night")
+        if self.enforced:
+            return f"in at most {nights}: rows in more are left out"
+        return f"in at most {nights}, which is stated and not enforced"
+
+    def _days(self, shown: Sequence[int]) -> list[int]:
+        return sorted({day for day in shown if day < self.horizon.count} | {self.horizon.count})
 
     def _nights(self) -> str:
         if self.first is None:
@@ -132,9 +167,7 @@ class StreamPlan:
         ]
 
     def _table(self) -> list[str]:
-        days = sorted(
-            {day for day in _SHOWN_DAYS if day < self.horizon.count} | {self.horizon.count}
-        )
+        days = self._days(_SHOWN_DAYS)
         columns = self.deviations, self.nightly_deviations
         return [
             f"night {day:<5} "

@@ -30,6 +30,7 @@ from dbern.planning.plans import (
     measured_pairs,
     released_component,
 )
+from dbern.planning.release_texts import release_texts
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
@@ -225,7 +226,7 @@ def _attributes(
         "format_version": FORMAT_VERSION,
         "dbern_version": version("dbern"),
         "name": plan.name,
-        **_texts(spec),
+        **release_texts(spec),
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
@@ -267,19 +268,6 @@ def _stream(ledger: BudgetLedger, node: StreamNode, reservation: Reservation) ->
         "start": node.span.start,
         "without": sorted(node.without),
     }
-
-
-def _texts(spec: ReleaseSpec) -> dict[str, Any]:
-    """Texts of a release for people: the spec's, and its columns by their role."""
-    release, records = spec.release, spec.records
-    roles = {"response": records.response, "label": records.label, "group": records.group}
-    texts = {
-        "title": release.title,
-        "description": release.description,
-        "columns": {role: column.name for role, column in roles.items() if column},
-        "units": spec.data.units,
-    }
-    return {key: text for key, text in texts.items() if text}
 
 
 def _domain(spec: ReleaseSpec) -> dict[str, Any]:

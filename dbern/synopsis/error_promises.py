@@ -6,8 +6,9 @@ import math
 
 from dbern.certify.bias import remedies_of
 from dbern.certify.error_summary import ErrorSummary
-from dbern.data.domain import named_with, volume_unit
+from dbern.data.domain import volume_unit
 from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.labels import response_name
 from dbern.synopsis.released_function import ReleasedFunction
 
 
@@ -60,7 +61,5 @@ def _value_unit(function: ReleasedFunction) -> str:
         and domain.volume > 0
         and all(array.kernels and array.value_unit == 1 / domain.volume for array in lattices)
     )
-    response = metadata.get("columns", {}).get("response", "the response")
-    response = named_with(response, metadata.get("units", {}).get(response, ""))
-    volume = volume_unit(domain.axes, labels=True)
+    volume, response = volume_unit(domain.axes, labels=True), response_name(metadata)
     return function.combination.unit_text(volume, density=density, response=response)

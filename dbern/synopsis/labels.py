@@ -146,6 +146,12 @@ def named_values(
     return f"{meaning} of {columns['label']}{positive}", ""
 
 
+def response_name(metadata: Mapping[str, Any]) -> str:
+    """Return the name of the responses, with their units where these are known."""
+    name = metadata.get("columns", {}).get("response", "the response")
+    return named_with(name, metadata.get("units", {}).get(name, ""))
+
+
 def of_columns(metadata: Mapping[str, Any]) -> str:
     """Return the columns that a function is of or by, in words that follow its kind."""
     columns, units = metadata.get("columns", {}), metadata.get("units", {})

@@ -14,7 +14,7 @@ from dbern.combination.base import Combination
 from dbern.combination.responses import Shifted
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
-from dbern.percentages import percent
+from dbern.percentages import IntervalDigits, percent
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import Released
 from dbern.synopsis.vectors import ReleasedVector
@@ -73,15 +73,15 @@ class Regression:
         intervals = self.intervals
         rows = [("intercept", self.intercept), *self.coefficients.items()]
         width = max(len(name) for name, _ in rows)
-        lines = (
-            f"{name:<{width}}  {value:12.6g}  "
-            + (
-                f"from {intervals[name][0]:.6g} to {intervals[name][1]:.6g}"
-                if intervals
-                else "no interval"
-            )
-            for name, value in rows
-        )
+        lines = []
+        for name, value in rows:
+            if intervals:
+                low, high = intervals[name]
+                digits = IntervalDigits.of([low], [high])
+                texts = digits.value(value), f"({digits.low(low)} to {digits.high(high)})"
+            else:
+                texts = f"{value:.6g}", "no interval"
+            lines.append(f"{name:<{width}}  {texts[0]:>12}  {texts[1]}")
         fit_text = (
             "R2 not resolved from the noise"
             if intervals or self.note

@@ -2,7 +2,14 @@
 
 from dbern.system.cache import LRUCache
 from dbern.system.files import read_small
-from dbern.system.formatting import counted, format_number, html_table, number_of, raise_powers
+from dbern.system.formatting import (
+    and_text,
+    counted,
+    format_number,
+    html_table,
+    number_of,
+    raise_powers,
+)
 from dbern.system.imports import (
     importable,
     imports_told,
@@ -30,6 +37,7 @@ __all__ = [
     "LedgerDatabase",
     "Progress",
     "address_limit",
+    "and_text",
     "counted",
     "cpu_count",
     "database_of",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from dbern.errors import printable
@@ -12,6 +12,12 @@ from dbern.errors import printable
 def counted(count: int, singular: str, plural: str = "") -> str:
     """Return a count of things in words."""
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
+
+
+def and_text(names: Sequence[str]) -> str:
+    """Join names: "x", "x and y", "x, y and z"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -27,6 +27,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from dbern.percentages import percent
 from dbern.types import FloatArray
 
 TYPICAL_STD = 0.25
@@ -35,6 +36,8 @@ UNEXPLAINED = (1 - EXPLAINED) * TYPICAL_STD**2
 """Mean squared error of least squares without privacy, as `EXPLAINED` in units of half a range."""
 UNPREDICTED = ("no prediction: for so many classes and columns it would take long",)
 UNPREDICTED_LISTS = ("no prediction: every axis of this naive Bayes is a list of values",)
+TYPICAL = "for typical rows "
+"""What the note of a prediction begins with."""
 WARNING = (
     "WARNING: no better than a constant predictor is to be expected. Write a larger epsilon, "
     "fewer axes, or bounds nearer to the records."
@@ -201,17 +204,17 @@ class TypicalResponses(Typical):
     ) -> tuple[str, ...]:
         """Text of the risks in the response's units."""
         constant = EXPLAINED * TYPICAL_STD**2
-        excess, of_constant, without = (
-            f"{self.radius**2 * risk:.3g} (RMSE {self.radius * math.sqrt(risk + UNEXPLAINED):.4g})"
-            for risk in (ours[0], constant, plain[0] if plain else 0.0)
-        )
+        risks = (ours[0], plain[0] if plain else 0.0, constant)
+        errors = [f"{self.radius * math.sqrt(risk + UNEXPLAINED):.4g}" for risk in risks]
+        excess = [f"{self.radius**2 * risk:.3g}" for risk in risks]
         same = "the same" if plain else "least squares"
         return _warned(
-            f"predicted excess risk {excess}; a constant predictor {of_constant}; {same} without "
-            f"privacy {without}",
+            "predictions are off by {} (without privacy {}; a constant {})".format(*errors),
             (
-                "predicted for records that spread over an eighth of their bounds, the axes "
-                f"explaining half of the response's variance{self._about_lists()}",
+                f"excess risk {excess[0]}; {same} without privacy {excess[1]}; a constant "
+                f"{excess[2]}",
+                "typical records spread over an eighth of their bounds, the axes explain half of "
+                f"the response's variance{self._about_lists()}",
             ),
             ours[0] / constant,
         )
@@ -277,28 +280,25 @@ class TypicalClasses(Typical):
         lost = (ours[1] - wrong) / max(constant - wrong, _MIN_PROBABILITY)
         enough = [f"{LARGE_CLASS} {1 - ours[1]:.0%} of the rows: that class for all is as good"]
         enough *= lost > _NOTED_LOSS
-        if self.logistic:
-            excess = ours[0] - bayes_loss
-            return _warned(
-                f"predicted excess risk {excess:.3g} (log loss; {ours[1]:.3g} wrong classes); a "
-                f"constant predictor {worst:.3g} ({constant:.3g}); without privacy "
-                f"{loss - bayes_loss:.3g} ({wrong:.3g})",
-                (self.about, *enough),
-                excess / worst,
-            )
-        return _warned(
-            f"predicted share of wrong classes {ours[1]:.3g}; a constant predictor {constant:.3g}; "
-            f"without privacy {wrong:.3g}",
-            (self.about, *enough),
-            lost,
+        text = (
+            f"{percent(ours[1])} of the classes are wrong (without privacy {percent(wrong)}; one "
+            f"class for all {percent(constant)})"
         )
+        if not self.logistic:
+            return _warned(text, (self.about, *enough), lost)
+        excess = ours[0] - bayes_loss
+        losses = (
+            f"excess log loss {excess:.3g}; the same without privacy {loss - bayes_loss:.3g}; a "
+            f"constant {worst:.3g}"
+        )
+        return _warned(text, (losses, self.about, *enough), excess / worst)
 
     @property
     def about(self) -> str:
         """Text of what the records are."""
         return (
-            "predicted for classes as large as each other, records that spread over an eighth of "
-            f"their bounds, and log odds of standard deviation {_LOG_ODDS:g}{self._about_lists()}"
+            "typical classes are as large as each other, records spread over an eighth of their "
+            f"bounds, log odds have a standard deviation of {_LOG_ODDS:g}{self._about_lists()}"
         )
 
 
@@ -338,14 +338,14 @@ class TypicalBayes(TypicalClasses):
     def about(self) -> str:
         """Text of what the records are."""
         return (
-            "predicted for classes as large as each other, which spread over an eighth of the "
+            "typical classes are as large as each other, spread over an eighth of the "
             f"bounds and are {_CLASS_DISTANCE:g} times that apart{self._about_lists()}"
         )
 
 
 def _warned(prediction: str, about: tuple[str, ...], lost: float) -> tuple[str, ...]:
     """Lines of a prediction that has lost so much of what a constant loses."""
-    lines = (prediction, *about)
+    lines = (TYPICAL + prediction, *about)
     return lines if lost < _WARNED_LOSS else (*lines, WARNING)
 
 

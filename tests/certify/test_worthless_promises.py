@@ -119,6 +119,8 @@ def test_a_release_tells_the_same_extent_and_what_mends_its_promise():
 def test_only_a_function_s_certificate_is_called_empty(method, empty):
     """That of moments is of their own numbers, whatever a function of them promises."""
     plan = _planned({"kind": "ridge-regression", "method": method}, _RESPONSE)
-    (line,) = (one for one in str(plan).splitlines() if one.startswith("certificate"))
+    (line,) = (
+        one for one in plan.explain(details=True).splitlines() if one.startswith("certificate")
+    )
     assert plan.promises.empty
     assert ("empty" in line) == empty

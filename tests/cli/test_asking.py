@@ -132,8 +132,9 @@ def test_every_question_is_answered_as_in_python(released, run, questions, refus
     assert [row["quantile"] for row in told[2]["answers"]] == [0.25, 0.75]
     spread = run("ask", "out.zarr", "--cov", "--correlation", "--quiet").out
     with released.confidence(0.05, questions=2) as asked:
-        both = f"{asked.cov('x', 'y')}\n{asked.correlation('x', 'y')}\n"
-    assert spread == f"{both}all 2 answers hold at once with probability 0.95\n"
+        both = [asked.cov("x", "y"), asked.correlation("x", "y")]
+    texts = [answer.text(confidence=False) for answer in both]
+    assert spread == "\n".join([*texts, "All 2 hold at once, 95 % sure.\n"])
     plain = run("ask", "out.zarr", "--mean", "--given", "y=0..", "--beta", "0.1").out
     with released.confidence("0.1", questions=1) as asked:
         assert plain == f"{asked.mean('x', given={'y': (0.0, None)})}\n"
@@ -147,14 +148,16 @@ def test_the_target_of_shares_counts_and_quantiles_is_asked_for(released, run, q
     (row,) = told[0]["answers"]
     with released.confidence(0.05, questions=6) as asked:
         assert numbers_of(row) == numbers(asked.mass({"x": (2.0, 7.5)}, target="smoothed"))
-    assert "share of the rows" not in run("ask", "out.zarr", *words).out
+    assert "of the rows" not in run("ask", "out.zarr", *words).out
     refusal(*words[:-1], "rows")
 
 
 def test_a_wide_answer_says_what_makes_it_narrower(released, run, questions):
     words = ("--mass", "x=2..2.5")
     ran, answer = run("ask", "out.zarr", *words), released.mass({"x": (2.0, 2.5)})
-    assert ran.out == f"{answer}\n"
+    assert ran.out == f"{answer.text()}\nWhy wide, and what helps: --details\n"
+    ran = run("ask", "out.zarr", *words, "--details")
+    assert ran.out == f"{answer.text()}\n  {answer.note}\n"
     assert "most of the interval is the cells' width" in ran.out
     assert "smoothed" not in ran.out  # which is another number
     (told,) = questions(*words)
@@ -164,8 +167,8 @@ def test_a_wide_answer_says_what_makes_it_narrower(released, run, questions):
 def test_several_answers_are_followed_by_the_confidence_of_all(released, run):
     words = ("ask", "out.zarr", "--mass", "x=2..4", "--mean", "--beta", "0.2")
     *answers, last = run(*words).out.splitlines()
-    assert answers[0].endswith("with probability 0.933333 (records, these data)")
-    assert last == "all 3 answers hold at once with probability 0.8"
+    assert not any(" sure" in answer for answer in answers)
+    assert last == "All 3 hold at once, 80 % sure. Why wide, and what helps: --details"
     assert json.loads(run(*words, "--json").out)["beta"] == "0.2"
     assert "hold at once" not in run("ask", "out.zarr", "--mass", "x=2..4").out
 
@@ -179,13 +182,13 @@ def test_places_and_points_are_answered_as_in_python(released, rows):
         found += numbers(asked.density([[3.0, 0.5]]))
     assert [numbers_of(row) for row in answers] == found
     assert [row["place"] for row in answers] == ["", "", "-0.5", "0.25", ""]
-    assert "share of the rows in x from its lower bound to 5.0" in answers[1]["question"]
+    assert "share of the rows in x up to 5" in answers[1]["question"]
     assert answers[-1]["question"].endswith(", at x=3,y=.5")
 
 
 def test_rows_of_a_condition_are_named_once(released, rows):
     (answer,) = rows("--mass", "y=0..1", "--given", "x=3..5")
-    assert answer["question"].startswith("share of the rows with x from 3.0 to 5.0 in y from 0.0")
+    assert answer["question"].startswith("share of the rows with x 3 to 5 in y 0 to 1")
 
 
 def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(

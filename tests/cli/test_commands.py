@@ -73,7 +73,8 @@ def test_0_for_the_whole_story(project, run, queries):
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
     assert not project.output.exists()
     ran = run("release", "release.toml")
-    assert (ran.code, ran.out) == (0, "released ./out.zarr for epsilon 1\n")
+    left = "dataset trips has epsilon 2 left"
+    assert (ran.code, ran.out) == (0, f"released ./out.zarr for epsilon 1; {left}\n")
     ran = run("release", "release.toml")
     assert ran.code == 0
     assert ran.out.startswith("note: this release was already published")
@@ -81,7 +82,8 @@ def test_0_for_the_whole_story(project, run, queries):
     assert (ran.code, ran.out) == (0, "answered 2 rows in answers.parquet\n")
     ran = run("show", "out.zarr")
     assert ran.code == 0
-    assert "epsilon 1, neighbors replace-one, unit row" in ran.out
+    assert "\nprotects  one row, replaced by any other: epsilon 1\n" in ran.out
+    assert "epsilon 1, neighbors replace-one, unit row" in run("show", "out.zarr", "--details").out
     assert re.fullmatch(r"\d+ objects are as released\n", run("verify", "out.zarr").out)
     ran = run("ledger", "status", *LEDGER)
     assert ran.code == 0

@@ -302,10 +302,10 @@ def test_odd_databases_have_a_model_too(rows, target):
 def test_what_is_chosen_and_what_is_said_of_it():
     good = plan_files(spec_of(n=20_000), ())
     assert "weight" in good.components[0].counting
-    assert "predicted excess risk" in good.explain()
-    assert "WARNING" not in good.explain()
+    assert "excess log loss" in good.explain(details=True)
+    assert "WARNING" not in good.explain(details=True)
     poor = plan_files(spec_of(n=30, epsilon="0.1"), ())
-    assert poor.explain().startswith("WARNING      no better than a constant")
+    assert poor.explain(details=True).startswith("WARNING      no better than a constant")
     assert "share" not in good.components[0].counting
 
 
@@ -400,7 +400,7 @@ def test_categories_are_features_of_their_own(classes):
     assert right > peer.score(places, columns["label"]) - 0.01
     assert right > (columns["label"] == 1).mean() + 0.1
     assert np.abs(weights).max() <= part.errors.value_bound
-    assert "lists that tell nothing" in plan.explain()
+    assert "lists that tell nothing" in plan.explain(details=True)
 
 
 def test_a_value_that_is_not_listed_is_a_missing_record():
@@ -453,7 +453,7 @@ def test_a_linear_machine_is_near_one_without_privacy(classes):
     peer = LinearSVC().fit(places, columns["label"])
     right = (found == columns["label"]).mean()
     assert right > peer.score(places, columns["label"]) - 0.01
-    assert "predicted share of wrong classes" in plan.explain()
+    assert "of the classes are wrong" in plan.explain(details=True)
 
 
 def responses(rows=20_000):
@@ -478,7 +478,7 @@ def test_huber_regression_is_in_units_of_the_response(lists):
     truth = 10 + 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
     off = spec.combination.values([weights], unit) - truth
     assert np.sqrt(np.mean(off**2)) < (0.4 if lists else 1.6)
-    assert "RMSE" in plan.explain()
+    assert "predictions are off by" in plan.explain(details=True)
     risk = part.functions.risk
     spent = 2 * (5 / 20) / risk.scale + math.log1p(risk.weight * risk.bounds.length**2)
     spent += 2 * (5 / 20) / risk.list_scale
@@ -500,10 +500,10 @@ def test_least_squares_with_lists_are_by_objective():
     columns = responses()
     columns["more"] = np.random.default_rng(4).integers(0, 12, 20_000) * 1.0
     plan = plan_files(spec_of(RIDGE, **LONG), ())
-    said = plan.explain()
+    said = plan.explain(details=True)
     assert "by objective: residuals beyond a quarter" in said
     assert 'other responses write method = "moments"' in said
-    assert "RMSE" in said
+    assert "predictions are off by" in said
     part, weights = solved(plan, spec_of(RIDGE, **LONG), columns)
     assert part.functions.risk.loss.bounds.gradient_entry_bound == 0.5
     spec = spec_of({**RIDGE, "method": "objective"}, **LONG)
@@ -521,7 +521,7 @@ def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
     plan = plan_files(spec, ())
     (part,) = plan.counters(spec).parts
     assert part.functions.risk.weight == 100 / (4 * 20_000)
-    assert "C = 100 in the paper's form" in plan.explain()
+    assert "C = 100 in the paper's form" in plan.explain(details=True)
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_a_stated_c_of_least_squares_by_objective_is_the_penalty():
 )  # fmt: skip
 def test_a_plan_says_the_method_and_the_c_that_auto_chose(target, changes):
     plan = plan_files(spec_of(target, n=20_000, **changes), ())
-    assert "auto" not in plan.explain()
+    assert "auto" not in plan.explain(details=True)
     (choice,) = (note for note in plan.notes if "in the paper's form" in note)
     method, cost, other_name = re.fullmatch(
         r"by (\w+), C = ([\d.e+-]+) in the paper's form C/n: scikit-learn's (.*)", choice
@@ -552,7 +552,7 @@ def test_a_plan_says_the_method_and_the_c_that_auto_chose(target, changes):
 def test_a_poor_regression_is_warned_of():
     target = {**LINEAR, "loss": "huber"}
     spec = spec_of(target, n=30, epsilon="0.1", label=None, response=RESPONSE)
-    assert "WARNING      no better than a constant" in plan_files(spec, ()).explain()
+    assert "WARNING      no better than a constant" in plan_files(spec, ()).explain(details=True)
 
 
 @pytest.mark.parametrize(

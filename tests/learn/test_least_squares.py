@@ -217,7 +217,7 @@ def test_of_many_axes_weights_are_released():
 
 def test_a_plan_warns_where_a_constant_is_as_good():
     notes = planned({}).notes
-    assert any("a constant predictor" in note for note in notes)
+    assert any("; a constant " in note for note in notes)
     assert not any("WARNING" in note for note in notes)
     assert any("WARNING: no better" in note for note in planned({}, n=100, epsilon="0.1").notes)
     assert any("WARNING: no better" in note for note in planned({"method": "weights"}).notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -59,10 +60,12 @@ def table(unit, learned, classes):
 
 def told(plan):
     """Of the line: what is predicted, and of a constant."""
-    line = next(note for note in plan.notes if note.startswith("predicted "))
-    words = line.replace(";", " ").split()
-    at = words.index("risk" if "excess" in words else "classes") + 1
-    return float(words[at]), float(words[words.index("predictor") + 1])
+    line = next(note for note in plan.notes if note.startswith(("excess ", "for typical rows ")))
+    number, kinds = r"(-?\d[-+.\de]*)", ("excess risk", "excess log loss")
+    line = next((note for note in plan.notes if note.startswith(kinds)), line)
+    first, constant = re.search(rf"{number}.*(?:constant|for all) {number}", line).groups()
+    scale = 1 if line.startswith("excess") else 100
+    return float(first) / scale, float(constant) / scale
 
 
 def warned(plan):

@@ -117,7 +117,7 @@ def test_a_mean_of_shards_is_near_the_whole(monkeypatch):
         spec = case.spec(1, 4000, "laplace", k=10)
         plan = plan_files(spec, ())
         assert plan.counters(spec).passes == min(shards, 4) == plan.cost.tasks
-        assert f"{shards} shards by content" in plan.explain() or shards == 1
+        assert f"{shards} shards by content" in plan.explain(details=True) or shards == 1
         found[shards] = integers(spec, plan, rows)[0] * plan.noise.granularity
     largest = np.abs(found[1]).max()
     assert largest > 0.1
@@ -211,7 +211,7 @@ def test_another_salt_gives_other_shards_and_the_same_counts():
 def test_the_plan_shows_both_forms_of_c_and_the_costs():
     spec = CASES["solved machine"].spec(1, 3_000_000, "auto", k=20)
     plan = plan_files(spec, ())
-    text = plan.explain()
+    text = plan.explain(details=True)
     assert "C = 2 in the paper's form C/n: scikit-learn's C = 6.66667e-07" in text
     assert "3 shards by content, 3 passes over the files, about" in text
     assert plan.cost.tasks == 3
@@ -322,7 +322,7 @@ def test_a_release_by_the_command_line(project, run):
                 "C": 8.0, "shards": 2},
         data__label={"column": "late", "classes": [False, True]}, mechanism={"noise": "auto"},
     )  # fmt: skip
-    planned = run("plan", "release.toml")
+    planned = run("plan", "release.toml", "--details")
     assert "2 shards by content" in planned.out
     assert "scikit-learn's C = 0.02" in planned.out
     assert run("release", "release.toml").code == 0
@@ -367,7 +367,7 @@ def test_of_several_classes_c_has_less_noise_and_a_machine_is_a_sum():
     assert cost_of(logistic, five, 25 * 10**4, "1") == cost_of(logistic, two, 10**4, "1") > 1
     assert cost_of(MACHINE, two, 10**6, "1") > 1 == cost_of(MACHINE, five, 10**6, "1")
     plan = plan_files(Case(MACHINE, five).spec(1, 10**6, "auto"), ())
-    assert "C = 1 in the paper's form C/n" in plan.explain()
+    assert "C = 1 in the paper's form C/n" in plan.explain(details=True)
     assert plan.components[0].strategy.kind == "binned"  # nothing is solved for
 
 
@@ -410,7 +410,7 @@ def test_the_chosen_c_is_told_and_beats_one(project, release, monkeypatch, cost,
     plan, synopsis, *_ = released(release, case, columns, "spectral-laplace")
     odds, chances = synopsis(POINTS), 1 / (1 + np.exp(-6 * np.sin(9 * POINTS)))
     loss = np.mean(np.logaddexp(0, odds) - chances * odds)
-    assert f"C = {used} in the paper's form C/n" in plan.explain()
+    assert f"C = {used} in the paper's form C/n" in plan.explain(details=True)
     manifest = (project.output / "zarr.json").read_text()
     assert f'"C":{used:.1f}' in re.sub(r"\s", "", manifest)
     assert least < loss < most

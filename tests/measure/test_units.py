@@ -274,7 +274,7 @@ def test_a_plan_says_what_a_unit_costs():
         "3 cost 3 times the noise of 1",
         "3 rows x",
     ):
-        assert text in user.explain()
+        assert text in user.explain(details=True)
     assert user.protection == Protection(unit=PrivacyUnit("user", 3))
     assert dbern.ReleasePlan.from_dict(user.to_dict()) == user
 

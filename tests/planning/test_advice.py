@@ -93,7 +93,7 @@ def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
 
 
 def test_a_plan_adds_up_as_it_is_printed(planned, run):
-    lines = run("plan", "release.toml").out.splitlines()
+    lines = run("plan", "release.toml", "--details").out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("certificate"))
     words = lines[at + 1].split()
     assert words[::3] == ["approximation", "rounding", "noise"]

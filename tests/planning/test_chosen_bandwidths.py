@@ -51,7 +51,9 @@ def density(points, rows, n, bandwidth):
 def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project, spec):
     planned = plan_files(spec, dbern.planning.planner.footers(spec))
     assert ReleasePlan.from_dict(json.loads(json.dumps(planned.to_dict()))) == planned
-    assert "the released bins choose a bandwidth, for free: one of " in planned.explain()
+    assert "the released bins choose a bandwidth, for free: one of " in planned.explain(
+        details=True
+    )
     synopsis = dbern.release(spec).synopsis
     facts = synopsis.metadata
     (b,), every = facts["target"]["bandwidth"], facts["target"]["chosen_of"]

@@ -303,7 +303,7 @@ def test_densities_are_asked_at_the_band_where_it_promises_more_than_bins_tell(
 def test_a_plan_says_what_it_costs_and_what_it_is_worth(one):
     _, plan = one
     _, free = planned(tune="0")
-    text = plan.explain()
+    text = plan.explain(details=True)
     assert (
         "10 % of epsilon tells what the bins miss of these data; their noise is 1.111 times" in text
     )
@@ -320,7 +320,7 @@ def test_a_share_that_tells_nothing_is_warned_of(one):
     warning = "WARNING: tune = 1e-06 tells nothing: the noise of the number alone is more"
     told = planned(tune="1e-6")[1]
     assert any(note.startswith(warning) for note in told.notes)
-    assert told.explain().startswith("WARNING      tune = 1e-06 tells nothing")
+    assert told.explain(details=True).startswith("WARNING      tune = 1e-06 tells nothing")
     assert "WARNING" in told._repr_html_()
     assert not any("WARNING" in note for note in one[1].notes)
 

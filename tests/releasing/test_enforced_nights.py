@@ -477,5 +477,5 @@ def test_a_plan_says_whether_it_is_enforced():
     for changes, enforced in ((PEOPLE, True), ({**PEOPLE, "stream": stated}, False)):
         plan = plan_stream(spec_of(**changes))
         assert plan.to_dict()["enforced"] is enforced
-        assert ("left out, so this holds for everybody" in plan.explain()) is enforced
-        assert ("stated and not enforced" in plan.explain()) is not enforced
+        assert ("left out, so this holds for everybody" in plan.explain(details=True)) is enforced
+        assert ("stated and not enforced" in plan.explain(details=True)) is not enforced

@@ -62,7 +62,7 @@ def test_the_plan_has_the_papers_scale_and_comes_back():
     wanted = 2 * plan.sensitivity.function * math.sqrt(2 * 13 * math.log(1e5))
     assert wanted <= plan.noise.scale <= 1.02 * wanted
     assert plan.rho is None
-    assert "no rho" in plan.explain()
+    assert "no rho" in plan.explain(details=True)
     assert ReleasePlan.from_dict(plan.to_dict()) == plan
 
 

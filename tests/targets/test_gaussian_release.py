@@ -45,7 +45,7 @@ def test_the_plan_keeps_its_delta_and_reports_its_rho():
     assert _delta_of(plan.rho, spec.charge.epsilon) > spec.charge.delta
     assert plan.noise.law.rho <= plan.rho <= plan.noise.law.rho * (1 + Fraction(1, 10**27))
     assert Fraction(plan.to_dict()["rho"]) == plan.rho
-    assert f"rho = {float(plan.rho):.6g} in zCDP" in plan.explain()
+    assert f"rho = {float(plan.rho):.6g} in zCDP" in plan.explain(details=True)
 
 
 def test_a_pure_plan_reports_half_epsilon_squared():

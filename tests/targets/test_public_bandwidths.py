@@ -83,7 +83,7 @@ def test_a_unit_of_many_rows_has_that_of_as_many_times_less_epsilon(kind):
 def test_the_plan_says_it_and_is_that_of_the_number_written(kind):
     spec, (b,) = spec_of(kind), bandwidth_of(kind)
     planned = plan_files(spec, ())
-    assert f"bandwidth = [{b:g}]" in planned.explain()
+    assert f"bandwidth = [{b:g}]" in planned.explain(details=True)
     assert plan_files(spec.changed({"target": {"bandwidth": [b]}}), ()) == planned
 
 

@@ -85,8 +85,10 @@ def test_it_is_labelled_everywhere(spec_of, project, client, run):
     plan = dbern.plan(spec)
     assert isinstance(plan.guarantee, RandomPrivacy)
     assert isinstance(plan.guarantee, dbern.RandomPrivacy)
-    assert "\nRANDOM DP    RANDOM DP only: epsilon 1 for all but gamma 0.5" in plan.explain()
-    assert "this is not differential privacy" in plan.explain()
+    assert "\nRANDOM DP    RANDOM DP only: epsilon 1 for all but gamma 0.5" in plan.explain(
+        details=True
+    )
+    assert "this is not differential privacy" in plan.explain(details=True)
     stored = json.loads(json.dumps(plan.to_dict()))
     assert stored["random_dp"]["guarantee"] == "random differential privacy"
     assert ReleasePlan.from_dict(stored) == plan
@@ -128,7 +130,7 @@ def test_what_is_proved_has_no_such_label(spec_of, project, client):
     spec = spec_of({"sensitivity": 0.1})
     plan = dbern.plan(spec)
     assert plan.guarantee == dbern.Budget.parse("1")
-    assert "RANDOM" not in plan.explain()
+    assert "RANDOM" not in plan.explain(details=True)
     synopsis = dbern.release(spec, client=client).synopsis
     assert synopsis.guarantee == plan.charge
     assert "random_dp" not in synopsis.metadata

@@ -10,8 +10,8 @@ import numpy as np
 
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
-from dbern.percentages import PercentInterval
-from dbern.system import format_number, html_table
+from dbern.percentages import IntervalDigits
+from dbern.system import html_table
 
 if TYPE_CHECKING:
     import xarray
@@ -56,11 +56,13 @@ class Answer:
         two releases also how many rows had a value.
     percent : "%" or "percentage points", optional
         What shares are printed in, or differences of shares; the numbers stay fractions.
+    sentence : str
+        What is said of one value, which stands for its ``{}``; empty where the question is said.
 
     Examples
     --------
     >>> Answer(0.25, 0.2, 0.3, "records", "these-data", 0.05, "share of x up to 3", percent="%")
-    share of x up to 3: 25.0 % (20.0 to 30.0) with probability 0.95 (records, these data)
+    share of x up to 3: 25.0 % (20.0 to 30.0, 95 % sure)
     """
 
     value: Any
@@ -74,24 +76,28 @@ class Answer:
     law: SamplingLaw | None = None
     note: str = ""
     percent: Percent | None = None
+    sentence: str = ""
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
-        confidence = f"with probability {1 - self.beta:.6g} {self._about}"
+        return printable(self.text() + ("\n" + self.note if self.note else ""), keep="\n")
+
+    def text(self, *, confidence: bool = True) -> str:
+        """Write the value and its interval, and how sure it is; without the note."""
         if hasattr(self.value, "dims"):
             table = self.to_dataset().to_dataframe().to_string(**self._table_formats)
-            text = f"{self._titled}, all at once {confidence}\n{table}"
-        else:
-            value, low, high = self._texts
-            interval = f"({low} to {high})" if self.percent else f"from {low} to {high}"
-            unit = f" {self.percent}" if self.percent else ","
-            text = f"{self.question}: {value}{unit} {interval} {confidence}"
-        return printable(text + ("\n" + self.note if self.note else ""), keep="\n")
+            return f"{self._titled}, all at once{f', {self._confidence}' * confidence}\n{table}"
+        value, low, high = self._texts
+        value += f" {self.percent}" if self.percent else ""
+        interval = f"({low} to {high}{f', {self._confidence}' * confidence})"
+        if self.sentence:
+            return f"{self.sentence.format(value)} {interval}"
+        return f"{self.question}: {value} {interval}"
 
     def _repr_html_(self) -> str:
-        rows = {"question": self._titled, "with probability": f"{1 - self.beta:.6g} {self._about}"}
+        rows = {"question": self._titled, "confidence": self._confidence}
         rows |= {"note": self.note} if self.note else {}
         if not hasattr(self.value, "dims"):
             return html_table(rows | dict(zip(("value", "from", "to"), self._texts, strict=True)))
@@ -104,9 +110,13 @@ class Answer:
         return self.question + (f", in {self.percent}" if self.percent else "")
 
     @property
-    def _about(self) -> str:
-        law = {"normal": ", errors about normal", "any": ", of any law", None: ""}[self.law]
-        return f"({self.target}, {self.interval.replace('-', ' ')}{law})"
+    def _confidence(self) -> str:
+        """Confidence in words, and of what where it is not of the rows at hand."""
+        law = {"normal": ", sampling errors taken as normal", "any": ", of any law", None: ""}[
+            self.law
+        ]
+        population = f" for the population{law}" if self.law else ""
+        return f"{100 * (1 - self.beta):.6g} % sure{population}"
 
     @property
     def _texts(self) -> list[str]:
@@ -116,21 +126,15 @@ class Answer:
 
     @property
     def _writers(self) -> dict[str, Callable[[float], str]]:
-        if not self.percent:
-            return dict.fromkeys(("value", "low", "high"), self._write)
-        shares = PercentInterval.of(np.ravel(self.low), np.ravel(self.high))
-        return {"value": shares.value, "low": shares.low, "high": shares.high}
+        if self.unit:
+            return dict.fromkeys(("value", "low", "high"), self.unit.text)
+        scale = 100 if self.percent else 1
+        digits = IntervalDigits.of(np.ravel(self.low), np.ravel(self.high), scale)
+        return {"value": digits.value, "low": digits.low, "high": digits.high}
 
     @property
     def _table_formats(self) -> dict[str, Any]:
-        writers = self._writers
-        return {"max_rows": _MAX_ROWS_SHOWN, "float_format": self._write, "formatters": writers}
-
-    def _write(self, number: float) -> str:
-        if self.unit:
-            return self.unit.text(number)
-        text = f"{number:.6g}"
-        return format_number(number, 6) if "e" in text else text
+        return {"max_rows": _MAX_ROWS_SHOWN, "formatters": self._writers}
 
     def to_dataset(self) -> xarray.Dataset:
         """Return value, low and high as one dataset."""

@@ -49,8 +49,9 @@ class Comparison(Mass):
         )
         counts = [f"{round(release.rows_with_values):,}" for release in (bins, reference)]
         here, there = (count.replace(",", " ") for count in counts)
+        text = f"{shares.text}, less that of {reference.name}"
         return cls(
-            **(vars(shares) | {"text": f"{shares.text}, less that of {reference.name}"}),
+            **(vars(shares) | {"text": text, "sentence": ""}),
             reference=subtracted,
             rows_note=f"about {here} rows here and {there} there had a value",
         )

@@ -17,6 +17,7 @@ from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis.labels import response_name
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
 from dbern.synopsis.questions.compare import Comparison
@@ -88,9 +89,7 @@ def distribution_of(
         numerators = [array for array in functions if array.counted_in != array.name]
         streams = enumerate(numerators, len(row_counts))
         weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
-        responses, rows = weighted[0], measures[0]
-        if (responses.splines, responses.levels) == (rows.splines, rows.levels):
-            response = ReleasedResponses(weighted, combination.low, combination.high)
+        response = _responses(weighted, measures[0], combination, metadata)
     row_count = public_rows or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
@@ -101,6 +100,19 @@ def distribution_of(
         choices=row_counts[0].approximation.choices,
         promised=promised,
     )
+
+
+def _responses(
+    weighted: tuple[NoisyMeasure, ...],
+    rows: NoisyMeasure,
+    combination: Ratio,
+    metadata: Mapping[str, Any],
+) -> ReleasedResponses | None:
+    """Return the responses that bins weigh; None where these are not the bins of the rows."""
+    if (weighted[0].splines, weighted[0].levels) != (rows.splines, rows.levels):
+        return None
+    low, high = combination.low, combination.high
+    return ReleasedResponses(weighted, low, high, response_name(metadata))
 
 
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:

@@ -105,7 +105,12 @@ class Mass(_SharesOfRegions):
         shares = cls._read(bins, region, condition, target)
         total = "smoothed density" if target == "smoothed" else "rows"
         total += "" if condition is None else f" with {region_text(condition)}"
-        return replace(shares, text=f"share of the {total} in {region_text(region)}")
+        where, verb = region_text(region), "lies" if target == "smoothed" else "lie"
+        return replace(
+            shares,
+            text=f"share of the {total} in {where}",
+            sentence=f"{{}} of the {total} {verb} in {where}",
+        )
 
     @property
     def percent(self) -> Percent:

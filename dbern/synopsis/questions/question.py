@@ -36,12 +36,14 @@ class Question(ABC):
     """A question about released bins, its arguments read: a subclass says what its band is.
 
     `labels` names the dimensions of the band's entries and what is along them. `text` is the
-    question in words. `target` is None where the question has none, and `axis` the one whose unit
-    the numbers have, if any.
+    question in words, and `sentence`, where there is one, the same of a value, which stands for its
+    ``{}``. `target` is None where the question has none, and `axis` the one whose unit the numbers
+    have, if any.
     """
 
     bins: ReleasedBins
     text: str
+    sentence: str = ""
     labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     target: Target | None = None
     axis: Axis | None = None
@@ -128,7 +130,8 @@ class Question(ABC):
         """Return the answer that a band (entries, groups) makes."""
         labels = {**self.labels, "group": self.bins.groups}
         attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
-        domain, text = self.bins.domain, self.text + self.bins.rounding_text
+        domain, rounding = self.bins.domain, self.bins.rounding_text
+        text, sentence = self.text + rounding, self.sentence and self.sentence + rounding
         attributes = {"long_name": text} | attributes
         value, low, high = (
             labelled_entries(numbers, labels, attributes, domain) for numbers in band[:3]
@@ -138,7 +141,7 @@ class Question(ABC):
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
         mostly_cells = (2 * band.cells > band.high - band.low).any()
         note = _cells_note(domain) if mostly_cells and self.target != "smoothed" else ""
-        return replace(answer, percent=self.percent, note=note)
+        return replace(answer, percent=self.percent, note=note, sentence=sentence)
 
 
 @dataclass(frozen=True)

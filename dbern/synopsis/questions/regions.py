@@ -21,6 +21,7 @@ from dbern.synopsis.questions.envelopes.splines import Envelope, products
 from dbern.synopsis.questions.envelopes.step import intervals
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.polygons import Polygons, polygons_of
+from dbern.system import and_text
 from dbern.types import FloatArray
 
 Region: TypeAlias = Any
@@ -96,17 +97,18 @@ def region_text(region: Region) -> str:
         case {"type": str() as kind}:
             return f"a {kind}"
         case Mapping():
-            ends = [f"{name} from {_ends_text(*pair)}" for name, pair in region.items()]
-            return " and ".join(ends) or "the domain"
+            return and_text([_ends_text(*item) for item in region.items()] or ["the domain"])
         case _:
             return f"{len(region)} regions"
 
 
-def _ends_text(low: Any, high: Any) -> str:
+def _ends_text(name: str, pair: tuple[Any, Any]) -> str:
+    low, high = (f"{end:.12g}" if isinstance(end, float) else end for end in pair)
     if np.ndim(low) or np.ndim(high):
-        return "each low to each high end"
-    first = "its lower bound" if low is None else low
-    return f"{first} to {'its upper bound' if high is None else high}"
+        return f"each low to each high end of {name}"
+    if low is None:
+        return f"any {name}" if high is None else f"{name} up to {high}"
+    return f"{name} from {low} up" if high is None else f"{name} {low} to {high}"
 
 
 def condition_text(condition: Region | None, target: Target = "records") -> str:

@@ -24,7 +24,7 @@ _BETA = Fraction(1, 20)
 
 @dataclass(frozen=True, eq=False)
 class ReleasedResponses:
-    """Released responses of a regression, which are from `low` to `high`.
+    """Released responses of a regression, which are from `low` to `high`; `name` has their units.
 
     `measures` have the bins of the rows, each weighted by its response as a number in [-1, 1]: one
     array for each of the groups.
@@ -33,6 +33,7 @@ class ReleasedResponses:
     measures: tuple[NoisyMeasure, ...]
     low: float
     high: float
+    name: str = "the response"
 
 
 class BandOfData(Protocol):

@@ -159,7 +159,7 @@ def split_measures_for(question: str, bins: ReleasedBins) -> tuple[SplitMeasure,
 
 def mean_text(bins: ReleasedBins) -> str:
     """Write in words what a mean is of."""
-    return "mean response" if bins.response else "share of the group"
+    return f"mean of {bins.response.name}" if bins.response else "share of the group"
 
 
 def kernels_at(bins: ReleasedBins, points: Points, bandwidth: Any, kernel: str | None) -> KernelsAt:

@@ -348,7 +348,7 @@ def test_a_difference_of_responses_is_named_and_holds_both_groups_at_half_of_bet
     codes, v = (rows[:, 0] > 0.5) * 1, rows[:, 0]
     d = responding_by_group(rows, codes, v, 1, of_groups(rows, codes, v))
     answer = d.difference({}, groups=(1, 0), beta=0.1)
-    assert answer.question.startswith("mean response of 1 less that of 0 in ")
+    assert answer.question.startswith("mean of the response of 1 less that of 0 in ")
     assert answer.low > 0.3
     assert answer.percent is None
     averages = d.average({}, beta=0.1)
@@ -367,7 +367,7 @@ def test_two_groups_of_a_release_are_named():
     rows = databases(1, 500)["uniform"]
     d = grouped(rows, (rows[:, 0] > 0.5) * 1)
     answer = d.difference({"x": (0.6, None)}, groups=(1, 0))
-    assert answer.question == "share of 1 less that of 0 in x from 0.6 to its upper bound"
+    assert answer.question == "share of 1 less that of 0 in x from 0.6 up"
     assert answer.low > 0
     np.testing.assert_allclose(answer.value, -d.difference({"x": (0.6, None)}, groups=(0, 1)).value)
     for groups in ((0,), (0, 0), (0, 7), (0, 1, 0)):

@@ -75,7 +75,9 @@ def test_answers_about_a_population_say_by_which_law():
     rng = np.random.default_rng(1)
     d = asked(rng.uniform(size=(5000, 2)))
     assert d.mean("x").law is None
-    assert "(records, population, errors about normal)" in str(d.mean("x", population=True))
+    assert ", 95 % sure for the population, sampling errors taken as normal)" in str(
+        d.mean("x", population=True)
+    )
     few = asked(rng.uniform(size=(20, 2)), epsilon=1e4)
     for answer in [
         few.mean("x", given={"y": (0.2, 0.3)}, population=True),
@@ -98,4 +100,4 @@ def test_the_expected_count_of_as_many_rows_is_wider_than_the_count():
     assert (expected.low, expected.high) != (count.low, count.high)
     assert expected.high - expected.low > count.high - count.low
     assert expected.low <= 1000 <= expected.high
-    assert expected.question.startswith("expected rows in x from 0.2 to 0.4")
+    assert expected.question.startswith("expected rows in x 0.2 to 0.4")

@@ -66,18 +66,18 @@ def test_smoothed_answers_do_not_speak_of_shares_of_rows():
     rows, box = databases(2, 5000)["smooth"], {"x": (0.3, 0.4)}
     d = asked(rows, 1)
     for answer, start in (
-        (d.mass(box, target="smoothed"), "share of the smoothed density in x from 0.3 to 0.4: "),
+        (d.mass(box, target="smoothed"), "share of the smoothed density in x 0.3 to 0.4: "),
         (d.mass({"y": (0.1, 0.5)}, given=box, target="smoothed"),
-         "share of the smoothed density with x from 0.3 to 0.4 in y from 0.1 to 0.5: "),
-        (d.count(box, target="smoothed"), "rows by the smoothed density in x from 0.3 to 0.4: "),
+         "share of the smoothed density with x 0.3 to 0.4 in y 0.1 to 0.5: "),
+        (d.count(box, target="smoothed"), "rows by the smoothed density in x 0.3 to 0.4: "),
         (d.quantile(0.5, "x", target="smoothed"), "quantile 0.5 of x by the smoothed density: "),
     ):  # fmt: skip
-        assert str(answer).startswith(start)
-        assert "share of the rows" not in str(answer)
-    assert str(d.mass(box)).startswith("share of the rows in x")
+        assert f"{answer.question}: ".startswith(start)
+        assert "the rows" not in str(answer)
+    assert " % of the rows lie in x 0.3 to 0.4 (" in str(d.mass(box))
     half = grouped(rows, np.arange(len(rows)) % 2).average(box, target="smoothed")
     assert half.question == "share of the group, each row weighed by its kernel's part, in " + (
-        "x from 0.3 to 0.4"
+        "x 0.3 to 0.4"
     )
 
 

@@ -532,17 +532,41 @@ def test_intervals_of_a_regressor_cover_the_regression_of_its_rows_everywhere_at
             value, low, high = able.predict(asked[:, None], return_interval=True, beta=beta)
             assert value.shape == low.shape == high.shape == asked.shape
             np.testing.assert_array_equal(value, able.predict(asked[:, None]))
-            assert ((low >= 0) & (low <= value) & (value <= high) & (high <= 60)).all()
-            held[beta] += ((low <= exact) & (exact <= high)).all()
+            known = np.isfinite(low)  # elsewhere noise hides how many rows there are
+            assert known.mean() > 0.3
+            assert ((low >= 0) & (low <= value) & (value <= high) & (high <= 60))[known].all()
+            held[beta] += ((low <= exact) & (exact <= high))[known].all()
     assert binom.cdf(held[0.05], fits, 0.95) > 1e-4
     assert binom.cdf(held[0.5], fits, 0.5) > 1e-4
     width, wider = (np.subtract(*able.predict(HOURS, True, beta)[:0:-1]) for beta in (0.5, "0.05"))
-    assert (width <= wider).all()
-    assert width.mean() < 40  # the bounds are 60 apart
-    (near, low, high), (same, *ends) = (able.predict([[x]], True) for x in (24.0, 99.0))
-    assert (near, low, high) == (same, *ends)
+    assert not (width > wider).any()
+    assert np.nanmean(width) < 40  # the bounds are 60 apart
+    assert np.isfinite(width).mean() > 0.9
+    np.testing.assert_array_equal(*(able.predict([[x]], True) for x in (24.0, 99.0)))
     with pytest.raises(SpecError, match=r"beta.*0 and 1"):
         able.predict(HOURS, True, beta=2)
+
+
+@pytest.mark.slow
+def test_a_regressor_has_a_number_where_no_rows_are_or_none_as_it_is_asked():
+    hours = np.linspace(0, 10, 4000)[:, None]
+    minutes, asked = 30 + 2 * hours[:, 0], np.array([[5.0], [22.0]])
+    able = estimators.KernelRegressor(bounds=(0, 24), y_bounds=(0, 60), epsilon=20, bandwidth=1.0)
+    assert able.empty == "mean"
+    near, far = able.fit(hours, minutes).predict(asked)
+    assert abs(near - 40) < 1
+    assert abs(far - minutes.mean()) < 10
+    assert np.isfinite(cross_val_score(able, hours, minutes, cv=2)).all()
+    value, low, high = able.predict(asked, return_interval=True)
+    np.testing.assert_array_equal(value, [near, far])
+    np.testing.assert_array_equal(np.isnan([low, high]), [[False, True]] * 2)
+    able.set_params(empty="nan")
+    np.testing.assert_array_equal(able.predict(asked), [near, np.nan])
+    np.testing.assert_array_equal(able.predict([[99.0]]), [np.nan])  # as the nearest point
+    known = [[4.0], [5.0]], [38.0, 40.0]
+    assert able.score([*known[0], [22.0]], [*known[1], 0.0]) == able.score(*known)
+    with pytest.raises(SpecError, match=r'empty: write empty="mean" or empty="nan"'):
+        clone(able).set_params(empty="zero").fit(hours, minutes)
 
 
 @pytest.mark.slow

@@ -123,8 +123,8 @@ def _largest_proven(change: xarray.Dataset) -> float:
     """Return the largest size of what is in colour, or of all where nothing is."""
     values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
     proven = (low > 0) | (high < 0)
-    sizes = np.abs(values[proven] if proven.any() else values)
-    return float(sizes.max()) or 1.0
+    sizes = np.abs(values[proven if proven.any() else ~np.isnan(values)])
+    return float(sizes.max(initial=0.0)) or 1.0
 
 
 def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
@@ -139,10 +139,10 @@ def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:
     second, first = (change[name] for name in change["value"].dims)
     values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
     colours = _blend(values, _MIN_STRENGTH + (1 - _MIN_STRENGTH) * np.abs(values) / largest)
-    colours[(low <= 0) & (high >= 0)] = channels(_PALE)
+    colours[~((low > 0) | (high < 0))] = channels(_PALE)  # also where there are no rows
     axes.pcolormesh(first, second, colours, shading="nearest", rasterized=True)
     for bound in (low, high):
-        if bound.min() < 0 < bound.max():
+        if (bound < 0).any() and (bound > 0).any():
             axes.contour(first, second, bound, [0.0], colors=_INK, linewidths=0.7)
     axes.set(xlabel=_label(first), ylabel=_label(second), xlim=_edges(first), ylim=_edges(second))
     axes.tick_params(colors=_MUTED, labelsize=8.5)
@@ -166,8 +166,10 @@ def _draw_curve(axes: Axes, change: xarray.Dataset) -> None:
         axes.fill_between(points, low, high, where=shown, color=colour, alpha=alpha, lw=0)
         axes.plot(points, np.where(shown, values, np.nan), color=colour, lw=2.2)
     bottom, top = axes.get_ylim()  # a band far wider than the curve would make it flat
-    reach = FAR * float(np.ptp(values)) or np.inf
-    axes.set_ylim(max(bottom, values.min() - reach), min(top, values.max() + reach))
+    known = values[~np.isnan(values)]
+    if known.size and np.ptp(known) > 0:
+        reach = FAR * float(np.ptp(known))
+        axes.set_ylim(max(bottom, known.min() - reach), min(top, known.max() + reach))
     axes.set_xlabel(_label(points))
     axes.set_xlim(*_edges(points))
     axes.tick_params(colors=_MUTED, labelsize=8.5)

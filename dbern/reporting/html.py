@@ -32,6 +32,7 @@ from dbern.reporting.pictures import (
 )
 from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of
+from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.labels import named_values
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number, raise_powers
@@ -118,7 +119,7 @@ def _drawn(picture: Picture, promises: ErrorSummary, synopsis: Synopsis) -> dict
         "legend": {
             "map": {"low": picture.low, "high": picture.high},
             "regions": {"classes": picture.classes},
-        }.get(picture.kind),
+        }.get("" if picture.blank else picture.kind),
         "single": len(picture.panels) == 1 and picture.kind != "curve",
     }
 
@@ -146,7 +147,12 @@ def _description(picture: Picture) -> str:
 
 def _extremes(picture: Picture, panel: Panel) -> str:
     extremes = []
-    for name, flat in (("Least", panel.values.argmin()), ("largest", panel.values.argmax())):
+    if np.isnan(panel.values).all():
+        return (f"{panel.title}: " if panel.title else "") + NO_ROWS
+    for name, flat in (
+        ("Least", np.nanargmin(panel.values)),
+        ("largest", np.nanargmax(panel.values)),
+    ):
         indices = np.unravel_index(int(flat), panel.values.shape)
         at = ", ".join(
             f"{axis.name} {axis.text(axis.low + axis.width * float(index / (count - 1)))}"
@@ -216,7 +222,10 @@ def _caption(promises: ErrorSummary, synopsis: Synopsis, picture: Picture) -> st
         caption += f" Above the dashed line the class is {picture.classes[1]}, below it "
         caption += f"{picture.classes[0]}."
     if isinstance(synopsis.combination, Ratio):
-        caption += " It is narrow where rows are many, and the public range where they are few."
+        caption += " It is narrow where rows are many, and wide where they are few."
+    if picture.missing:
+        mark = "A gap" if picture.kind == "curve" else "Hatched"
+        caption += f" {mark}: {NO_ROWS}, or so few that the noise hides them."
     if picture.left_out:
         caption += f" The first {MAX_PANELS} panels; {picture.left_out} groups are left out."
     if many := left_out(synopsis):

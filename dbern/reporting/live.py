@@ -349,11 +349,18 @@ def _stop(
 def _band_bounds(synopsis: Synopsis, cells: int) -> FloatArray:
     """Ends of `interval` at the middles of the cells: (2, groups, cells), low first.
 
-    For a regression (3, 1, cells), its values first.
+    For a regression (3, 1, cells), its values first: NaN where there are no rows, with all of the
+    range between the ends.
     """
     points = _middles(synopsis, [cells] * len(synopsis.domain.axes))
-    bounds = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
-    columns = [synopsis(points), *bounds] if synopsis.meaning == "response" else bounds
+    low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    columns = [low, high]
+    if isinstance(synopsis.combination, Quotient):
+        range_ends, missing = (synopsis.combination.low, synopsis.combination.high), np.isnan(low)
+        columns = [np.where(missing, np.nan, synopsis(points))]
+        columns += [
+            np.where(missing, end, of) for end, of in zip(range_ends, (low, high), strict=True)
+        ]
     return np.stack([np.reshape(column, (len(points), -1)).T for column in columns])
 
 

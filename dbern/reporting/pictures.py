@@ -55,7 +55,17 @@ class Picture:
         """Largest value drawn, whatever its sign; None of regions, which show no values."""
         if self.kind == "regions":
             return None
-        return max(float(np.abs(panel.values).max()) for panel in self.panels)
+        return max(float(np.abs(_known(panel.values)).max(initial=0.0)) for panel in self.panels)
+
+    @property
+    def missing(self) -> bool:
+        """Whether values are missing, where there are no rows."""
+        return any(bool(np.isnan(panel.values).any()) for panel in self.panels)
+
+    @property
+    def blank(self) -> bool:
+        """Whether all values are."""
+        return all(bool(np.isnan(panel.values).all()) for panel in self.panels)
 
     @property
     def low(self) -> float:
@@ -72,21 +82,25 @@ class Picture:
         """Whether a band is wider than what is drawn of it."""
         bounds = [bound for panel in self.panels for bound in (panel.low, panel.high)]
         return any(
-            bound.min() < self.low or bound.max() > self.high
+            bool((bound < self.low).any() or (bound > self.high).any())
             for bound in bounds
             if bound is not None
         )
 
     def _bound(self, extremum: Any, bands: Sequence[FloatArray | None]) -> float:
         """Bound what is drawn: a band far wider than the values would make them a flat line."""
-        smallest, largest = (
-            f([f(panel.values) for panel in self.panels]) for f in (np.min, np.max)
-        )
-        of_values = float(extremum([smallest, largest]))
-        max_excess = FAR * float(largest - smallest) or np.inf
-        of_bands = [extremum(band) for band in bands if band is not None]
+        values = _known(np.concatenate([panel.values.ravel() for panel in self.panels]))
+        if not values.size:
+            return 0.0
+        of_values = float(extremum(values))
+        max_excess = FAR * float(np.ptp(values)) or np.inf
+        of_bands = [extremum(_known(band)) for band in bands if band is not None]
         bound = float(extremum([of_values, *of_bands]))
         return min(max(bound, of_values - max_excess), of_values + max_excess)
+
+
+def _known(values: FloatArray) -> FloatArray:
+    return values[~np.isnan(values)]
 
 
 def label(axis: Axis) -> str:
@@ -123,14 +137,15 @@ def picture_of(synopsis: Synopsis, resolution: int) -> Picture:
         values = _on_grid(synopsis, [resolution, resolution, _THICKNESS][: len(axes)])
         slices = [("", values)] if len(axes) == 2 else list(_slices(axes[2], values))
     labels = tuple(printable(str(label)) for label in synopsis.classes)
+    heights: list[dict[str, float]] = [{}]
+    if len(slices) > 1:
+        heights = [{axes[2].name: height} for height in _heights(axes[2])]
+    planes = [_plane(synopsis, resolution, height) for height in heights]
+    pairs = zip(slices, planes, strict=True)
     if is_classifier(synopsis):
-        heights: list[dict[str, float]] = [{}]
-        if len(slices) > 1:
-            heights = [{axes[2].name: height} for height in _heights(axes[2])]
-        planes = [_plane(synopsis, resolution, height) for height in heights]
-        pairs = zip(slices, planes, strict=True)
         panels = [_regions(synopsis, title, values, points) for (title, values), points in pairs]
         return Picture("regions", axes[:2], tuple(panels), labels, fixed=fixed)
+    slices = [(title, _where_rows_are(synopsis, of, points)) for (title, of), points in pairs]
     if not synopsis.combination.multi_output:
         panels = [Panel(title, values) for title, values in slices]
         return Picture("map", axes[:2], tuple(panels), fixed=fixed, value=value_name(synopsis))
@@ -194,6 +209,14 @@ def _plane(synopsis: Synopsis, resolution: int, heights: Mapping[str, float]) ->
     return _with_fixed_axes(synopsis, drawn)
 
 
+def _where_rows_are(synopsis: Synopsis, values: FloatArray, points: Any) -> FloatArray:
+    """Return values at points, NaN where `Synopsis.interval` is."""
+    if not synopsis._bands.may_be_missing:
+        return values
+    low, _ = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    return np.where(np.isnan(np.reshape(low, values.shape)), np.nan, values)
+
+
 def _with_fixed_axes(synopsis: Synopsis, drawn: Mapping[str, FloatArray]) -> dict[str, Any]:
     count = len(next(iter(drawn.values())))
     return {axis.name: [middle(axis)] * count for axis in synopsis.domain.axes} | dict(drawn)
@@ -231,6 +254,7 @@ def _curves(synopsis: Synopsis, resolution: int) -> Picture:
     values = np.asarray(synopsis(points)).reshape(resolution, -1)
     interval = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
     low, high = (np.reshape(bound, (resolution, -1)) for bound in interval)
+    values = np.where(np.isnan(low), np.nan, values)
     labels = tuple(printable(str(label)) for label in synopsis.classes)
     titles = labels if synopsis.combination.multi_output else ("",)
     panels = [

@@ -14,7 +14,7 @@ import numpy as np
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import optional_import
-from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade
+from dbern.reporting.colours import INK, SCHEMES, VARIABLES, channels, class_colour, shade
 from dbern.reporting.pictures import Panel, Picture, label
 from dbern.reporting.wording import REPORT_HINT
 from dbern.system import format_number
@@ -212,6 +212,10 @@ def _draw_contours(axes: Axes, picture: Picture, panel: Panel) -> None:
     grids = list(map(_coordinates, picture.axes, panel.values.shape))
     style: dict[str, Any] = {"colors": VARIABLES["ink"], "linewidths": 0.8}
     if picture.kind == "map":
+        missing = np.isnan(panel.values.T).astype(np.float64)
+        if missing.any():
+            hatch = axes.contourf(*grids, missing, [0.5, 1.5], colors="none", hatches=["////"])
+            hatch.set(edgecolor=VARIABLES["rule"], linewidth=0)
         levels = np.linspace(picture.low, picture.high, _NUM_CONTOURS + 2)[1:-1]
         if picture.high > picture.low:
             axes.contour(*grids, panel.values.T, levels, alpha=0.35, **style)
@@ -239,7 +243,12 @@ def _innermost_point(inside: FloatArray) -> tuple[int, int]:
 def _tints(picture: Picture, panel: Panel) -> list[FloatArray]:
     if picture.kind == "map":
         spread = (picture.high - picture.low) or 1.0
-        return [shade((panel.values - picture.low) / spread, scheme) for scheme in SCHEMES]
+        known = ~np.isnan(panel.values)[..., None]
+        levels = np.nan_to_num((panel.values - picture.low) / spread)
+        return [
+            np.where(known, shade(levels, scheme), channels(INK[scheme]["paper"]))
+            for scheme in SCHEMES
+        ]
     tints = []
     for scheme in SCHEMES:
         colours = np.empty((*panel.values.shape, 3))

@@ -11,6 +11,7 @@ import numpy as np
 
 from dbern.data.domain import Axis
 from dbern.reporting.pictures import Panel, Picture, picture_of
+from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import FloatArray
@@ -19,6 +20,7 @@ _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))  # by column, from the top
 _BAND = "░"
 _SHADES = " ·░▒▓█"
+_NO_ROWS = "╱"
 _REGIONS = " ░▓╱╳·"
 _GUTTER = 12
 _NARROW_SPACE = "\u202f"
@@ -40,7 +42,7 @@ def drawing(synopsis: Synopsis) -> str:
     if picture.kind == "curve":
         beyond = ", wider than what is drawn of it" if picture.beyond else ""
         lines.append(f"{' ' * _GUTTER}{_BAND} simultaneous band{beyond}")
-    elif picture.kind == "map":
+    elif picture.kind == "map" and not picture.blank:
         smallest, largest = _number(picture.low), _number(picture.high)
         lines.append(f"{' ' * _GUTTER}{smallest} {_SHADES} {largest}")
     else:
@@ -48,6 +50,8 @@ def drawing(synopsis: Synopsis) -> str:
             f"{' ' * _GUTTER}{_REGIONS[i % len(_REGIONS)] * 2}  {_clean(label, _MAP_COLUMNS)}"
             for i, label in enumerate(picture.classes)
         ]
+    if picture.missing:
+        lines.append(f"{' ' * _GUTTER}{_NO_ROWS if picture.kind == 'map' else 'gap:'} {NO_ROWS}")
     lines += _wrapped(picture.value)
     return "\n".join(line.rstrip() for line in lines).rstrip()
 
@@ -78,10 +82,12 @@ def _curve(picture: Picture, panel: Panel) -> Iterator[str]:
         return np.clip(np.rint((high - values) / (high - low) * (dots - 1)), 0, dots - 1)
 
     cells = np.zeros((rows, _MAP_COLUMNS), dtype=int)
-    curve = height(panel.values).astype(int)
-    for column, here in enumerate(curve):
+    known = ~np.isnan(panel.values)
+    curve = height(np.nan_to_num(panel.values)).astype(int)
+    for column in np.flatnonzero(known).tolist():
         # joined to the dot before, so that a steep curve has no holes
-        before = curve[max(column - 1, 0)]
+        here, previous = curve[column], max(column - 1, 0)
+        before = curve[previous] if known[previous] else here
         step = 0 if here == before else (1 if before < here else -1)
         for dot in range(here, before, -step) if step else (here,):
             cells[dot // 4, column // 2] |= _DOTS[column % 2][dot % 4]
@@ -121,7 +127,10 @@ def _map(picture: Picture, panel: Panel) -> Iterator[str]:
             text = "".join(_REGIONS[int(i) % len(_REGIONS)] for i in values[:, row])
         else:
             levels = np.clip((values[:, row] - picture.low) / spread * len(_SHADES), 0, None)
-            text = "".join(_SHADES[min(int(level), len(_SHADES) - 1)] for level in levels)
+            text = "".join(
+                _NO_ROWS if np.isnan(level) else _SHADES[min(int(level), len(_SHADES) - 1)]
+                for level in levels
+            )
         yield f"{label:>{_GUTTER - 2}} ▏{text}"
     yield _foot(first, columns)
 

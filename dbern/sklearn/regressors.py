@@ -62,10 +62,12 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
         ends of its interval. Intervals are simultaneous: with probability at least ``1 - beta`` the
         regression of the fitted rows, as it is without noise, lies between them at all points at
         once, those of later calls with this beta included. They tell nothing of a single response,
-        nor of rows that were not fitted. A fit of which nothing is promised, as of least squares by
-        moments or by objective, raises a SpecError.
+        nor of rows that were not fitted. Of a kernel regression they are NaN where there are no
+        rows, or so few that noise hides them; the prediction there is as `empty` says. A fit of
+        which nothing is promised, as of least squares by moments or by objective, raises a
+        SpecError.
         """
-        values = self._answers(X, lambda points: self._in_range(self.synopsis_(points)))
+        values = self._answers(X, lambda points: self._in_range(self._values(points)))
         if not return_interval:
             return values
         self._check_interval()
@@ -73,6 +75,9 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
             X, lambda points: np.column_stack(self.synopsis_.interval(points, beta))
         ).T
         return values, self._in_range(low), self._in_range(high)
+
+    def _values(self, points: Any) -> FloatArray:
+        return np.asarray(self.synopsis_(points))
 
     def _in_range(self, values: FloatArray) -> FloatArray:
         return self.synopsis_.combination.to_range(values)
@@ -108,6 +113,10 @@ class KernelRegressor(_Regressor):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default, follows from the number of
         rows, epsilon and the number of columns.
+    empty : "mean" or "nan"
+        Prediction where there are no rows, or so few that noise hides them. "mean", the default, is
+        the released function as it is, drawn to the released mean of all rows: a finite number, as
+        scikit-learn's metrics and pipelines need. "nan" is none.
 
     Attributes
     ----------
@@ -129,6 +138,18 @@ class KernelRegressor(_Regressor):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
+    empty: Literal["mean", "nan"] = "mean"
+
+    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803
+        """Release the regression of y on the columns of X."""
+        if self.empty not in ("mean", "nan"):
+            raise SpecError('empty: write empty="mean" or empty="nan"')
+        return super().fit(X, y)
+
+    def _values(self, points: Any) -> FloatArray:
+        if self.empty == "mean":
+            return super()._values(points)
+        return np.asarray(self.synopsis_.predict(points))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

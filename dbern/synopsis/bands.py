@@ -35,8 +35,10 @@ gets its part of beta, as the certificate's do.
 in them, ``|w| <= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is
 the error of ``N - m D``: at any m the size of a number that is affine in m, which is convex, so
 that bounds at public m_i bound it in between by their interpolation. The interval is of all m that
-the released numbers do not deny (Fieller 1954). Where one matrix is applied to the bins of both,
-they err together, at m_i by
+the released numbers do not deny (Fieller 1954). Where ``N - D`` and ``N + D`` are both within what
+the noise alone may make, so is half of their difference, D: it cannot be told from 0, there may be
+no rows, and there is no interval; it would be of all values that there may be. Where one matrix is
+applied to the bins of both, they err together, at m_i by
 
 - ``X_N - m_i X_D``, whose sup is at most ``q s_i``, q one simulated quantile of the largest of all
   the ``sup |X_N - m_i X_D| / s_i``, s_i the root of both squared scales, the latter by m_i^2;
@@ -410,18 +412,24 @@ def _granule(array: ReleasedArray) -> float:
 
 
 def quotient_ends(
-    combination: Quotient, parts: Sequence[FloatArray], errors: Sequence[FloatArray]
+    combination: Quotient,
+    parts: Sequence[FloatArray],
+    errors: Sequence[FloatArray],
+    noises: Sequence[float],
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
-    `parts` are N and D as released, `errors` those of the bands of `bands_of`; (points,) each.
+    NaN where D cannot be told from 0 (see the module). `parts` are N and D as released, `errors`
+    those of the bands of `bands_of`, (points,) each, and `noises` their parts of noise.
     """
     multipliers = _QUOTIENTS[:, None]
     joint = len(errors) == len(_QUOTIENTS)
     widths = np.stack(errors) if joint else errors[0] + np.abs(multipliers) * errors[1]
+    largest_noise = (noises[0], noises[-1]) if joint else (sum(noises),) * 2
     residuals = parts[0] - multipliers * parts[1]
     first = np.repeat(multipliers[:-1], len(parts[0]), axis=1)
     last = np.repeat(multipliers[1:], len(parts[0]), axis=1)
+    empty = (np.abs(residuals[[0, -1]]) <= np.reshape(largest_noise, (2, 1))).all(axis=0)
     for excess in (residuals - widths, -residuals - widths):  # above 0 what is denied
         at_left, at_right = excess[:-1], excess[1:]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -437,7 +445,8 @@ def quotient_ends(
     middle, radius, value = combination.middle, combination.radius, combination.values(parts)
     low = middle + radius * np.where(left, first, np.inf).min(axis=0)
     high = middle + radius * np.where(left, last, -np.inf).max(axis=0)
-    return np.minimum(low, value), np.maximum(high, value)
+    low, high = np.minimum(low, value), np.maximum(high, value)
+    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
 def local_bias_bounds(

@@ -29,7 +29,8 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     ``value``, and the ends ``low`` and ``high`` of its band: with probability ``1 - beta`` the
     difference of the two non-private functions lies in it everywhere at once, as each of the two
     lies in its own band with ``1 - beta / 2``. Where ``low`` is above 0 there is surely more, and
-    where ``high`` is below 0 surely less; by group, of the groups that are in both.
+    where ``high`` is below 0 surely less; by group, of the groups that are in both. All three are
+    NaN where one of two regressions has no rows (`Synopsis.interval`).
 
     Densities are of the rows that had a value, where both releases tell how many there were, which
     bins do: otherwise missing values would be a change, or another normalizer. The attributes
@@ -99,7 +100,8 @@ def _numbers(
     synopsis: Synopsis, shape: int, window: dict[str, tuple[float, float]], beta: Fraction
 ) -> tuple[Any, Any, Any]:
     values = synopsis.grid(shape, window=window)
-    return values, *synopsis.interval(values, str(beta))
+    low, high = synopsis.interval(values, str(beta))
+    return values.where(low.notnull()), low, high
 
 
 def _middles(domain: Domain) -> dict[str, tuple[float, float]]:

@@ -34,6 +34,9 @@ from dbern.synopsis.released_function import Evaluation, ReleasedFunction, is_au
 from dbern.system import LRUCache, one_thread
 from dbern.types import FloatArray
 
+NO_ROWS = "no rows here"
+"""Words for a missing answer within the bounds: its denominator cannot be told from zero."""
+
 _MAX_CACHED_BANDS = 8
 
 
@@ -41,7 +44,7 @@ _MAX_CACHED_BANDS = 8
 class BandRequest:
     """A band that fails with probability `beta` at most; parameters as of `Synopsis.band`."""
 
-    beta: Fraction
+    beta: Fraction = Fraction(1, 20)
     h: Order = None
     about: About = "these-data"
 
@@ -114,13 +117,34 @@ class ConfidenceBands:
     def interval(
         self, points: FloatArray, request: BandRequest, total: int, threads: int = 1
     ) -> FloatArray:
-        """Return the ends at points (m, l), low and high last; `total` as of `ReleasedFunction`."""
+        """Return the ends at points (m, l), low and high last; `total` as of `ReleasedFunction`.
+
+        NaN outside the bounds, and of a quotient where there may be no rows (`quotient_ends`).
+        """
         combination = self._function.combination
         if isinstance(combination, Ratio):
             ends = self._ends_of_quotients(combination, points, request, total, threads)
         else:
             ends = self._ends(points, request, total, threads)
         return np.stack(ends, axis=-1)
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether `interval` may be NaN within the bounds, where there may be no rows."""
+        return isinstance(self._function.combination, Ratio)
+
+    def answers(
+        self, points: FloatArray, request: BandRequest, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Return value, low and high last, the value NaN too where the ends are.
+
+        The released function has a number there, which FORMAT.md defines, but no row stands for it.
+        """
+        ends = self.interval(points, request, total, threads)
+        evaluation = self._function.evaluation(request.h)
+        values = self._function.values(points, evaluation, total, threads)
+        values = np.where(np.isnan(ends[..., 0]), np.nan, values)
+        return np.concatenate([values[..., None], ends], axis=-1)
 
     def _ends_of_quotients(
         self,
@@ -137,11 +161,11 @@ class ConfidenceBands:
         errors = [band.at(coordinates) for band in bands]
         quotients = combination.quotients
         count = len(errors) // len(quotients)
+        noises = [band.certificate.noise for band in bands]
+        pairs = zip(quotients, combination.pairs(parts), range(0, len(bands), count), strict=True)
         bounds = [
-            quotient_ends(quotient, pair, errors[i * count : (i + 1) * count])
-            for i, (quotient, pair) in enumerate(
-                zip(quotients, combination.pairs(parts), strict=True)
-            )
+            quotient_ends(quotient, pair, errors[i : i + count], noises[i : i + count])
+            for quotient, pair, i in pairs
         ]
         low, high = np.stack(bounds, axis=-1) if combination.multi_output else bounds[0]
         outside = ~function.domain.inside(points)

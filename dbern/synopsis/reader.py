@@ -149,7 +149,9 @@ class Synopsis:
         -------
         array (m,) or (m, classes)
             In data units (a density is per unit of data volume); NaN outside the bounds. Of a large
-            request arrays are within 1e-9 of their largest value (`Polynomial`).
+            request arrays are within 1e-9 of their largest value (`Polynomial`). A kernel
+            regression has a number also where no rows are, near the mean of all: `predict` leaves
+            it out.
 
         Raises
         ------
@@ -224,8 +226,8 @@ class Synopsis:
     def predict(self, points: Points, h: Order = None) -> Any:
         """Return the class of each point, by `decision_function`.
 
-        A function without classes predicts its values, a regression by group that of each group.
-        Outside the bounds there is no class.
+        A function without classes predicts its values, a regression by group that of each group;
+        NaN where `interval` is. Outside the bounds there is no class.
 
         Returns
         -------
@@ -233,9 +235,16 @@ class Synopsis:
             Labels; with points outside the bounds an array of objects, None there.
         """
         if not self._function.decides:
-            return self(points, h)
+            return self._known_values(points, h) if self._bands.may_be_missing else self(points, h)
         decisions = self._evaluate(points, self._function.evaluation(h, "decision"))
         return gridded(points, labels_of(np.asarray(decisions), self.classes), self.domain)
+
+    def _known_values(self, points: Points, h: Order) -> Any:
+        request = BandRequest(h=h)
+        self._bands.prepare(request)
+        columns = self._function.answer_shape("value")
+        values = map_points(self, points, partial(_known_block, request=request), columns)
+        return self._labels.like(points, values)
 
     def predict_proba(self, points: Points, h: Order = None) -> Any:
         """Return the probability of each class, of naive Bayes or of logistic loss and two classes.
@@ -350,8 +359,9 @@ class Synopsis:
         largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
         `distribution` have an engine of their own, `dbern.synopsis.questions.interval`). `about` is
         as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
-        records and a density before its bins were shrunk are taken as they are. Of a dask array
-        lazy.
+        records and a density before its bins were shrunk are taken as they are. NaN outside the
+        bounds, and of a kernel regression where its denominator cannot be told from zero: no rows
+        here, or so few that noise hides them. Of a dask array lazy.
 
         Raises
         ------
@@ -487,6 +497,12 @@ def _bound_block(
     synopsis: Synopsis, points: FloatArray, total: int, threads: int = 1, *, request: BandRequest
 ) -> FloatArray:
     return synopsis._bands.interval(points, request, total, threads)
+
+
+def _known_block(
+    synopsis: Synopsis, points: FloatArray, total: int, threads: int = 1, *, request: BandRequest
+) -> FloatArray:
+    return np.asarray(synopsis._bands.answers(points, request, total, threads)[..., 0])
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -63,7 +64,8 @@ class Series:
 def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[str, float, float, float]:
     """Return what is asked in words, its value, low and high.
 
-    Of a box that is the share of the rows in it, else the value of the function at a point.
+    Of a box that is the share of the rows in it, else the value of the function at a point: NaN
+    where `Synopsis.interval` is.
     """
     if synopsis.classes:
         raise SpecError(
@@ -79,5 +81,6 @@ def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[str, flo
         what = ", ".join(f"{name} {coordinate}" for name, coordinate in what.items())
     else:
         points = np.reshape(what, (1, -1))
-    (value,), (low,), (high,) = synopsis(points), *synopsis.interval(points, str(beta))
+    (low,), (high,) = synopsis.interval(points, str(beta))
+    value = math.nan if np.isnan(low) else synopsis(points)[0]  # no rows here
     return f"value at {what}", float(value), float(low), float(high)

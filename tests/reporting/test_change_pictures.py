@@ -64,6 +64,9 @@ def test_a_map_is_in_colour_where_the_sign_is_proven():
         low, high = (np.full((4, 4), end) for end in (low, high))
         found = colours(change_picture(change_of(low, high), "png", "density"))
         assert [count > 100_000 for count in found] == seen
+    nothing = change_of(np.full((4, 4), np.nan), np.full((4, 4), np.nan))  # no rows here
+    found = colours(change_picture(nothing, "png", "response"))
+    assert [count > 100_000 for count in found] == [False, False, True]
     mixed = np.where(np.arange(4) < 2, 0.5, ends[0]), np.where(np.arange(4) < 2, 1.5, ends[1])
     found = colours(change_picture(change_of(*mixed), "png", "density"))
     assert found[0] > 50_000 < found[2]

@@ -284,6 +284,57 @@ def test_a_picture_of_many_axes_is_a_named_slice_through_the_middle(made, kind, 
     assert max(map(len, text.splitlines())) <= 80
 
 
+RESPONSE = {"column": "minutes", "bounds": [0.0, 100.0]}
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_pages_and_drawings_show_where_no_rows_are(axes):
+    """A gap of a curve and a hatch of a map, which both name; the live page's values too."""
+    rng, names = np.random.default_rng(3), "xyz"[:axes]
+    columns = {name: rng.uniform(0, 6, 4000) for name in names}
+    columns["minutes"] = 10 * columns["x"] + rng.normal(0, 3, 4000)
+    content = sections(
+        data={"bounds": {name: [0.0, 10.0] for name in names}, "n": 4000, "response": RESPONSE},
+        target={"kind": "nadaraya-watson", "bandwidth": [0.8] * axes}, budget={"epsilon": "40"},
+        mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+    )  # fmt: skip
+    synopsis = in_memory(dbern.ReleaseSpec(**content), columns)
+    picture = picture_of(synopsis, 21)
+    panel, height = picture.panels[0], [] if axes < 3 else [10 / 6]
+    mesh = np.meshgrid(
+        *[np.linspace(0, 10, 21)] * min(axes, 2), *map(np.array, height), indexing="ij"
+    )
+    points = np.stack([one.ravel() for one in mesh], axis=-1)
+    missing = np.isnan(synopsis.interval(points)[0]).reshape(panel.values.shape)
+    assert 0.1 < missing.mean() < 0.95
+    if axes < 3:
+        np.testing.assert_array_equal(np.isnan(panel.values), missing)
+    assert picture.missing
+    assert not picture.blank
+    assert 0 <= picture.low < picture.high <= 100
+    mark, shade = ("A gap", "gap:") if axes == 1 else ("Hatched", "╱")
+    page = read(synopsis_page(synopsis))
+    assert f"{mark}: no rows here, or so few that the noise hides them" in page.words
+    assert "nan" not in page.words.lower().split()
+    assert f"{shade} no rows here" in drawing(synopsis)
+    values, low, high = np.frombuffer(
+        base64.b64decode(json.loads(live(synopsis)["facts"])["ends"]), "<f4"
+    ).reshape(3, -1)  # fmt: skip
+    unknown = np.isnan(values)
+    assert 0.1 < unknown.mean() < 0.95
+    assert (low[unknown] == 0).all()
+    assert (high[unknown] == 100).all()
+    assert "no rows here" not in drawing(synopsis_of_density(columns))
+
+
+def synopsis_of_density(columns):
+    content = sections(
+        data={"bounds": {"x": [0.0, 10.0]}, "n": 4000}, target={"bandwidth": [0.8]},
+        mechanism={"k": None, "h": None, "noise": "binned-laplace"},
+    )  # fmt: skip
+    return in_memory(dbern.ReleaseSpec(**content), columns)
+
+
 def contrast(first, second):
     def lightness(colour):
         line = np.where(colour <= 0.04045, colour / 12.92, ((colour + 0.055) / 1.055) ** 2.4)

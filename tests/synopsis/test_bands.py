@@ -294,6 +294,15 @@ def inside(interval, truth):
     return bool(((low <= truth) & (truth <= high)).all())
 
 
+def denied_nowhere(interval, truth):
+    """Where an interval is missing it denies nothing; somewhere it is there."""
+    low, high = interval
+    missing = np.isnan(low)
+    np.testing.assert_array_equal(missing, np.isnan(high))
+    known = truth[~missing]
+    return known.size > 0 and inside((low[~missing], high[~missing]), known)
+
+
 def covered(case, draws, records, points, bandwidth, first=0, **asked):
     """How many of so many releases cover the function at all points at once; `first` draws it."""
     truth = density(points, records, bandwidth)
@@ -556,7 +565,7 @@ def covered_quotients(case, draws, records, responses, points, bandwidth, first=
     truth = (top / below).clip(-1, 1)  # of equal responses, but for a float
     own = {**columns(records), "r": responses}
     synopses = drawn(case, own, range(first, first + draws))
-    return sum(inside(one.interval(points), truth) for one in synopses)
+    return sum(denied_nowhere(one.interval(points), truth) for one in synopses)
 
 
 @pytest.mark.sample(verify=2)
@@ -641,9 +650,11 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     places = bands._QUOTIENTS[:, None]
     widths = np.abs(errors[0] - places * errors[1]) * (1 + 1e-9) + 1e-12
     parts = [m * below + errors[0], below + errors[1]]
-    low, high = bands.quotient_ends(combination, parts, list(widths))
-    assert (low <= 1 + 4 * m + 1e-6).all()
-    assert (1 + 4 * m - 1e-6 <= high).all()
+    noises = np.quantile(widths, 0.5, axis=1).tolist()  # any, that are no more than the widths
+    widths = np.maximum(widths, np.reshape(noises, (-1, 1)))
+    low, high = bands.quotient_ends(combination, parts, list(widths), noises)
+    assert not (low > 1 + 4 * m + 1e-6).any()
+    assert not (1 + 4 * m - 1e-6 > high).any()
     tried = np.linspace(-1, 1, 2001)[:, None]
     allowed = np.array([np.interp(tried[:, 0], places[:, 0], one) for one in widths[:, :300].T])
     kept = np.abs(parts[0] - tried * parts[1])[:, :300] <= allowed.T
@@ -652,8 +663,37 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
         np.where(kept, 1 + 4 * tried, -np.inf).max(0),
     )
     value = combination.values(parts)[:300]
-    np.testing.assert_allclose(low[:300], np.minimum(ends[0], value), atol=0.0041)
-    np.testing.assert_allclose(high[:300], np.maximum(ends[1], value), atol=0.0041)
+    both = (np.abs(parts[0] + parts[1]) <= noises[0]) & (np.abs(parts[0] - parts[1]) <= noises[-1])
+    both = both[:300]
+    assert 0 < both.sum() < 300
+    assert (np.abs(parts[1][:300][both]) <= (noises[0] + noises[-1]) / 2).all()
+    assert kept[:, both][[0, -1]].all()  # of whose interval nothing would be left out
+    for found, side in ((low, np.minimum(ends[0], value)), (high, np.maximum(ends[1], value))):
+        np.testing.assert_array_equal(np.isnan(found[:300]), both)
+        np.testing.assert_allclose(found[:300][~both], side[~both], atol=0.0041)
+
+
+@pytest.mark.usefixtures("kept_quotients")
+def test_an_interval_is_missing_where_no_rows_are_and_the_value_with_it():
+    """Far from all records a denominator is noise, which no band takes for rows; near them it is.
+
+    The function itself has a number everywhere, as FORMAT.md says.
+    """
+    case, t = regression(5000, 0.05), np.random.default_rng(6).uniform(0, 0.4, size=(5000, 1))
+    records, draws, quiet = {**columns(t), "r": 2 * t[:, 0]}, 20, 0
+    near, far = np.linspace(0.05, 0.35, 30)[:, None], np.linspace(0.8, 1, 30)[:, None]
+    for synopsis in drawn(case, records, range(draws)):
+        low, high = synopsis.interval(near)
+        assert np.isfinite([low, high]).all()
+        quiet += np.isnan(synopsis.interval(far)).all()
+        assert np.isfinite(synopsis(far)).all()
+        np.testing.assert_array_equal(synopsis.predict(near), synopsis(near))
+        points = np.concatenate([near, far, [[1.5]]])
+        predicted, ends = synopsis.predict(points), synopsis.interval(points)
+        np.testing.assert_array_equal(np.isnan(predicted), np.isnan(ends[0]))
+        lazy = synopsis.predict(da.from_array(points, chunks=7))
+        np.testing.assert_allclose(lazy.compute(scheduler="threads"), predicted, rtol=1e-9)
+    assert quiet >= at_least(draws, 0.95)
 
 
 @pytest.mark.slow

@@ -162,6 +162,11 @@ document.addEventListener("DOMContentLoaded", async () => {
     const [a, b, c] = [value, low, high].map((each) => each.map((one) => start + width * one));
     return { value: a, low: b, high: c };
   };
+  // Responses, or a group's shares, at all places: no value where nothing between the bounds is denied.
+  const parted = (weights) => {
+    const found = told(weights, "part", "everywhere"), value = found.value.map((one, at) => (found.low[at] <= 0 && found.high[at] >= 1 ? NaN : one));
+    return scaled({ ...found, value }, parts.low, parts.high - parts.low);
+  };
   const numbers = ({ value, low, high }) => [value[0], low[0], high[0]];
 
   // Numbers for people: to the digits that the error leaves, thousands apart, the small by powers of ten.
@@ -175,7 +180,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     return fixed(number / 10 ** size, Math.min(12, Math.max(0, digits + size))) + raised(size);
   };
   const shares = () => ["share", "likeliest"].includes(state.show);
-  const written = (number, error) => (shares() ? rounded(100 * number, 100 * error) + percent : rounded(number, error));
+  const written = (number, error) => (Number.isNaN(number) ? "no rows here" : shares() ? rounded(100 * number, 100 * error) + percent : rounded(number, error));
   // The middle of a cell of an axis.
   const position = (i, at) => {
     const [low, size] = ends(i), place = low + middles[at] * size;
@@ -255,7 +260,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     const own = stop?.factor === 1 && ["density", "response"].includes(state.show);
     const at = stop?.values.length && !own ? everywhere(stop.values) : null;
     const found = own ? drawn(size) : state.show === "likeliest" ? likeliest(at)
-      : state.show !== "density" ? scaled(told(at, "part", "everywhere"), parts.low, parts.high - parts.low)
+      : state.show !== "density" ? parted(at)
       : at ? scaled(told(at, "rows", "everywhere"), 0, stop.peak) : drawn(size);
     const { value, low, high } = found, width = high.map((one, place) => (one - low[place]) / 2);
     if (axes.length > 2) {

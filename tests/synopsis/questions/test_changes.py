@@ -9,6 +9,7 @@ from questioned import databases, too_few
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
+from dbern.reporting.changes import change_picture
 from dbern.synopsis import changes as module
 from dbern.synopsis.changes import SHAPES, change_between
 
@@ -115,9 +116,9 @@ def test_groups_are_compared_one_by_one():
     assert first[0][100] > 0 > first[1][100]
 
 
-def regression(name="r"):
+def regression(name="r", most=1.0):
     roles = f'{{"response": {{"column": "{name}", "bounds": [0.0, 1.0]}}}}'
-    x = databases(1, 5000)["uniform"][:, 0]
+    x = most * databases(1, 5000)["uniform"][:, 0]
     case = planned(1, roles=roles, kind="nadaraya-watson")
     return next(drawn(case, {"x": x, name: x}, [1]))
 
@@ -128,6 +129,17 @@ def test_regressions_are_compared():
     np.testing.assert_allclose(change["value"], 0, atol=1e-12)
     assert change["value"].attrs["long_name"] == "r"
     assert ((change["low"] < 0) & (change["high"] > 0)).all()
+
+
+@pytest.mark.slow
+def test_where_one_of_two_regressions_has_no_rows_there_is_no_change():
+    change = change_between(regression(), regression(most=0.3))
+    missing = np.isnan(change["low"].to_numpy())
+    assert missing[change["x"] > 0.9].all()
+    assert not missing[change["x"] < 0.3].any()
+    for name in ("value", "high"):
+        np.testing.assert_array_equal(np.isnan(change[name].to_numpy()), missing)
+    assert change_picture(change, "png", "r")
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ SPEC = """
 import dbern
 from dbern.planning.planner import plan_files
 
-def planned(noise, kind="kernel-density", epsilon="1.0", url="sqlite:///l.db", data=(), **changed):
+def planned(noise, kind="kernel-density", epsilon="1.0", data=(), **changed):
     spec = dbern.ReleaseSpec(
         release={"name": "demo", "output": "demo.zarr"},
         data={"source": "*.parquet", "bounds": {"x": [0.0, 10.0]}, "n": 100, **dict(data)},
         target=changed.get("target", {"kind": kind, "bandwidth": [2.0]}),
         mechanism=changed.get("mechanism", {"k": 12, "h": 2, "noise": noise}),
-        budget={"epsilon": epsilon, "ledger": url, "dataset": "demo"},
+        budget={"epsilon": epsilon, "ledger": "sqlite:///l.db", "dataset": "demo"},
     )
     return spec, plan_files(spec, ())
 """
@@ -480,41 +480,6 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
 """,
     )
     assert said == ["True", "{'kind':", "'halved'}", "True", "True", "True", "True"]
-
-
-DATABASE = '''
-"""A SQLite file under another name."""
-
-from dbern.ledger.sqlite import SqliteBackend
-
-
-class FileBackend(SqliteBackend):
-    scheme = "ledger"
-'''
-
-
-@pytest.mark.slow
-def test_a_ledger_s_database_is_a_file_and_its_place_in_the_registry(copy):
-    (copy / "ledger/file.py").write_text(DATABASE)
-    place = '    "sqlite": LedgerDatabase('
-    row = '    "ledger": LedgerDatabase("dbern.ledger.file:FileBackend", in_file=True),\n'
-    change(copy / "system/urls.py", place, row + place)
-    assert touched(copy) == {"ledger/file.py", "system/urls.py"}
-    said = run(
-        copy.parent,
-        released('"laplace", url="ledger:///l.db"')
-        + """
-    dbern.release(spec)  # once more: the same release, which is charged already
-    with BudgetLedger.open("ledger:///l.db") as ledger:
-        (account,) = ledger.status()
-        print(type(ledger._backend).__name__, ledger.url.partition(":")[0])
-    (row,) = account.releases
-    print(row.state.name, row.charge == plan.charge, account.spent, account.reserved)
-""",
-    )
-    assert said == [
-        "True", "FileBackend", "ledger", "COMMITTED", "True", "epsilon", "1", "epsilon", "0",
-    ]  # fmt: skip
 
 
 LEARNER = '''

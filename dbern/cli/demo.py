@@ -90,7 +90,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
         _begin(folder)
         _write_trips(folder / "trips", rows, progress)
         (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))
-        url = file_url("sqlite", folder.resolve() / "ledger.db")
+        url = file_url(folder.resolve() / "ledger.db")
         BudgetLedger.create(url)
         with BudgetLedger.open(url) as ledger:
             ledger.grant("city", Budget.parse("3.0"))

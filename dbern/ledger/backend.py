@@ -1,4 +1,4 @@
-"""Protocols of a ledger's database and keys; a new one is a file beside `sqlite`, `postgres`."""
+"""Protocols of a ledger's database and keys, which `sqlite` and `postgres` satisfy."""
 
 from __future__ import annotations
 
@@ -41,9 +41,6 @@ class ReleaseKeys(Protocol):
 
 class LedgerBackend(Protocol):
     """One database with its keys, its staging and its locks.
-
-    `dbern.ledger.opening.backend_of` makes it of a file's `Path` or a server's URL, with the
-    keywords `read_only` and `busy_timeout`, in seconds.
 
     Every failure of the database leaves these methods as a `DbernError` that says what to do.
     """

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from dbern.errors import EnvironmentRefusedError
 from dbern.ledger import tables
 from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.postgres import PostgresBackend
+from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import ledger_id_of, version_of
-from dbern.system import LEDGER_DATABASES, LedgerDatabase, database_of, ledger_file
-
-
-def _loaded(database: LedgerDatabase) -> Callable[..., LedgerBackend]:
-    module, _, name = database.backend.partition(":")
-    backend: Callable[..., LedgerBackend] = getattr(import_module(module), name)
-    return backend
-
-
-_BACKENDS = {database: _loaded(database) for database in LEDGER_DATABASES.values()}
+from dbern.system import is_sqlite, ledger_file
 
 
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> LedgerBackend:
     """Return the backend that a ledger URL names; nothing is opened yet.
 
-    Raises SpecError for a URL that holds a password, or names a database that this version cannot
-    use.
+    Raises SpecError for a URL that holds a password, or names another database than SQLite or
+    PostgreSQL.
     """
-    database = database_of(url)
-    where = Path(ledger_file(url)).resolve() if database.in_file else url
-    return _BACKENDS[database](where, read_only=read_only, busy_timeout=busy_timeout)
+    if is_sqlite(url):
+        path = Path(ledger_file(url)).resolve()
+        return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
+    return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
 
 
 def check_installed(backend: LedgerBackend, busy_timeout: float) -> str:

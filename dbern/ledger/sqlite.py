@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import ClassVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -60,11 +59,9 @@ class SqliteBackend:
     transaction, in seconds.
     """
 
-    scheme: ClassVar[str] = "sqlite"
-
     def __init__(self, path: Path, *, read_only: bool = False, busy_timeout: float = 30.0) -> None:
         self.path = path
-        self.url = file_url(self.scheme, path)
+        self.url = file_url(path)
         self._keys = KeyFiles(self._beside("keys"))
         self._locks = self._beside("locks")
         self._engine = _engine(path, read_only, busy_timeout)

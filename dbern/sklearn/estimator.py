@@ -274,7 +274,7 @@ class ReleasingEstimator(BaseEstimator):
             output = folder if self.output is None else str(self.output).rstrip("/")
             if self.ledger is None:
                 _warn_of_no_ledger()
-                free_ledger = file_url("sqlite", Path(folder, "ledger.db"))
+                free_ledger = file_url(Path(folder, "ledger.db"))
                 yield _granted(free_ledger, **self._charge), _FREE_DATASET, output
             elif self.dataset is None:
                 raise SpecError(

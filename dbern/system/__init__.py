@@ -22,31 +22,27 @@ from dbern.system.limits import address_limit, cpu_count, memory_limit, memory_u
 from dbern.system.linear_algebra import one_thread
 from dbern.system.progress import Progress, silent
 from dbern.system.urls import (
-    LEDGER_DATABASES,
-    LedgerDatabase,
-    database_of,
     file_url,
+    is_sqlite,
     is_url,
     ledger_file,
     resolve_url,
 )
 
 __all__ = [
-    "LEDGER_DATABASES",
     "LRUCache",
-    "LedgerDatabase",
     "Progress",
     "address_limit",
     "and_text",
     "counted",
     "cpu_count",
-    "database_of",
     "dict_of",
     "file_url",
     "format_number",
     "html_table",
     "importable",
     "imports_told",
+    "is_sqlite",
     "is_url",
     "ledger_file",
     "memory_limit",

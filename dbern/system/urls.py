@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import TypeGuard
 from urllib.parse import parse_qsl, urlsplit
 
 from dbern.errors import SpecError
@@ -15,21 +13,6 @@ from dbern.errors import SpecError
 def is_url(where: str | Path) -> TypeGuard[str]:
     """Return whether it is anything but a path."""
     return "://" in str(where)  # which no `Path` holds: it has single slashes
-
-
-@dataclass(frozen=True)
-class LedgerDatabase:
-    """A kind of database: its backend's class, made of a file or, of a server, of its URL."""
-
-    backend: str
-    in_file: bool
-
-
-LEDGER_DATABASES: Final[Mapping[str, LedgerDatabase]] = {
-    "sqlite": LedgerDatabase("dbern.ledger.sqlite:SqliteBackend", in_file=True),
-    "postgresql+psycopg": LedgerDatabase("dbern.ledger.postgres:PostgresBackend", in_file=False),
-}
-"""By the scheme of a ledger's URL; a new one is a file of `dbern.ledger` and a line here."""
 
 
 def resolve_url(url: str, base: Path) -> str:
@@ -49,51 +32,47 @@ def resolve_url(url: str, base: Path) -> str:
     >>> resolve_url("sqlite:///ledger.db", Path("/srv/#1"))
     'sqlite:////srv/%231/ledger.db'
     """
-    database = database_of(url)
-    return file_url(_scheme(url), base / ledger_file(url)) if database.in_file else url
+    return file_url(base / ledger_file(url)) if is_sqlite(url) else url
 
 
-def database_of(url: str) -> LedgerDatabase:
-    """Return the database of a ledger's URL; no message repeats a URL: it may hold a password.
+def is_sqlite(url: str) -> bool:
+    """Return whether a ledger's URL is of a file of SQLite, and not of a PostgreSQL server.
 
-    Raises SpecError for a URL that holds one, or names a database that this version cannot use.
+    Raises SpecError for a URL that holds a password, which no message repeats, or names another
+    database.
     """
     options = _refuse_password(url)
-    scheme = _scheme(url)
-    database = LEDGER_DATABASES.get(scheme)
-    if database is None or not (database.in_file or url.startswith(f"{scheme}://")):
+    scheme = url.partition(":")[0]
+    if scheme == "sqlite":
+        return True
+    if not url.startswith("postgresql+psycopg://"):
         what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
         raise SpecError(
             f'ledger: {what}. Write "sqlite:///ledger.db" or "postgresql+psycopg://host/db".'
         )
-    if "options" in options and not database.in_file:
+    if "options" in options:
         raise SpecError(
             "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
         )
-    return database
+    return False
 
 
-def file_url(scheme: str, path: Path) -> str:
+def file_url(path: Path) -> str:
     """Return the URL of a database in a file, as `ledger_file` reads it."""
     escaped = re.sub("[%?#]", lambda character: f"%{ord(character[0]):02X}", str(path))
-    return f"{scheme}:///{escaped}"
+    return f"sqlite:///{escaped}"
 
 
 def ledger_file(url: str) -> str:
     """Return the file that the URL of a database in a file names."""
-    scheme = _scheme(url)
-    path = url.removeprefix(f"{scheme}:///")
+    path = url.removeprefix("sqlite:///")
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(
-            f"ledger: a {scheme} URL is three slashes and a file, without options. Write "
-            f'"{scheme}:///ledger.db", or with an absolute path "{scheme}:////srv/ledger.db", and '
+            "ledger: a sqlite URL is three slashes and a file, without options. Write "
+            '"sqlite:///ledger.db", or with an absolute path "sqlite:////srv/ledger.db", and '
             "%3F and %23 for ? and # in a name."
         )
     return re.sub("%(25|3F|23)", lambda escape: chr(int(escape[1], 16)), path, flags=re.IGNORECASE)
-
-
-def _scheme(url: str) -> str:
-    return url.partition(":")[0]
 
 
 def _refuse_password(url: str) -> set[str]:

@@ -25,7 +25,7 @@ BACKENDS = [
     "sqlite",
     pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.turns("PostgreSQL", 70)]),
 ]
-"""Every `LedgerBackend`: a new one is a name here, and a branch where a test goes past it."""
+"""Every `LedgerBackend`."""
 
 
 @pytest.fixture(params=BACKENDS)

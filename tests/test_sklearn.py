@@ -47,6 +47,31 @@ HOURS = np.clip(RNG.normal(13, 3, (400, 1)), 0.0, 24.0)
 LATE = HOURS[:, 0] > 13
 TWO = RNG.uniform(0, 1, (300, 2))
 
+# --- What columns count in
+
+WHOLE = np.arange(400) % 24
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "step"),
+    [
+        (WHOLE, (0, 23), None),  # one missing value would make it floats
+        (pd.DataFrame({"hour": WHOLE}), (0, 23), None),
+        (pd.DataFrame({"hour": pd.array(WHOLE, "Int64")}), (0, 23), 1.0),
+        (pd.DataFrame({"hour": pd.array([None, *WHOLE[1:]], "Int64")}), (0, 23), 1.0),
+        (pl.DataFrame({"hour": WHOLE}), (0, 23), 1.0),
+        (pl.DataFrame({"on": WHOLE > 12}), (0, 1), 1.0),
+        (pa.table({"fare": pa.array(WHOLE).cast(pa.decimal128(21, 2))}), (0, 23), 0.01),
+        (WHOLE.astype(float), (0, 23), None),  # which their type does not tell
+        (pl.DataFrame({"hour": WHOLE}), (-0.5, 23.5), None),
+    ],
+)
+def test_a_type_says_what_an_axis_counts_in(values, bounds, step):
+    table = values.reshape(-1, 1) if isinstance(values, np.ndarray) else values
+    fitted = estimators.KernelDensity(bounds=bounds, epsilon=1, bandwidth=5.0).fit(table)
+    assert fitted.synopsis_.domain.axes[0].resolution == step
+
+
 # --- scikit-learn's checks
 
 SHARED = {"bounds": (-4, 4), "epsilon": 1e6}

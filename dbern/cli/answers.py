@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
@@ -21,6 +21,8 @@ from dbern.errors import SpecError
 from dbern.system import number_of
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
     from dbern.data.times import Bound
     from dbern.planning.spec import ReleaseSpec
     from dbern.targets import Learner
@@ -97,7 +99,8 @@ class Answers:
             for key, field in fields.items()
             if field.is_required() and key not in texts and learner.instead.get(key) not in texts
         ]
-        for key in needed if not self._asks else ():
+        automatic = {key: '"auto"' for key in needed if _takes_auto(fields[key])}
+        for key in (key for key in needed if key not in automatic and not self._asks):
             example = (fields[key].description or f"{key} = ..").partition(",  ")[0]
             raise click.UsageError(f"Missing option '--set': {learner.kind} needs {example}")
         self.content["target"] = {"kind": learner.kind}
@@ -106,7 +109,7 @@ class Answers:
             self._awaited.discard(f"target.{key}")
             question = f"target.{key} ({fields[key].description})"
             put = partial(self._put_setting, key)
-            texts[key] = self._answer("set", question, put, text=texts.get(key))
+            texts[key] = self._answer("set", question, put, automatic.get(key), texts.get(key))
         return texts
 
     def ask_role(self, role: str, *, needed: bool) -> None:
@@ -237,6 +240,11 @@ def loaded_spec(content: dict[str, dict[str, Any]], folder: Path) -> ReleaseSpec
             filled[section][key] = filled[section][key].replace("{partition}", "p")
     with importable(folder):
         return ReleaseSpec(**filled)
+
+
+def _takes_auto(field: FieldInfo) -> bool:
+    """Return whether a key of a target may be "auto": what follows from public numbers."""
+    return any("auto" in get_args(choice) for choice in get_args(field.annotation))
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 import sys
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,19 +15,23 @@ import click
 
 from dbern.cli.answers import ROLES, Answers, loaded_spec
 from dbern.cli.output import common
-from dbern.errors import SpecError
+from dbern.errors import DbernError, SpecError
+from dbern.system import is_url
 
 if TYPE_CHECKING:
+    from dbern.planning.spec import ReleaseSpec
     from dbern.targets import Learner
 
 _BETA = '# beta = "0.05"  # the certificate holds with probability 1 - beta'
-_QUESTIONS = """\
+_QUESTIONS = 'questions = ["density", "mass", "quantile"]'
+_OF_DENSITY = f"{_QUESTIONS}  # what will be asked: bins are narrow enough for all of it"
+_OF_REGRESSION = f"""\
 # If shares of rows and quantiles will be asked, let bins be narrow enough for them, and write
-# here: questions = ["density", "mass", "quantile"]"""
-_RESOLUTION = """\
-# If an axis counts in halves or whole numbers, and that is public, rows can be rounded to it, and
-# shares have no edges to guess: write here [data.resolution], and in a line of its own {} = 1
-"""
+# here: {_QUESTIONS}"""
+_COUNTED = "[data.resolution]  # what an axis counts in, by its type: shares have no edges to guess"
+_OPEN = """\
+# Are values of {0} rounded, to hundredths say, and is that public? Then shares have no edges to
+# guess either: write in a line of its own {1} = 0.01, below [data.resolution]"""
 _SPEC = f"""\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
@@ -127,15 +133,22 @@ def init(
     if show is not None:
         source = inspect_source(show)
         return source.to_dict(), source.explain()
+    if spec_path.suffix == ".parquet" or spec_path.is_dir():
+        raise SpecError(
+            f"{spec_path}: is data, and init writes a spec. Write dbern init release.toml --source "
+            f'"{spec_path}" --axis COLUMN=LOW,HIGH --epsilon 1.0 --dataset NAME, with columns '
+            f'that this shows: dbern init --show "{spec_path}"'
+        )
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
     asks, folder = not as_json and terminal(), spec_path.resolve().parent
     text = _spec_text(Answers(options, asks=asks, folder=folder), spec_path.stem, options)
     spec = loaded_spec(tomllib.loads(text), folder)
     if counts_rows(spec, spec.components):
-        text = text.replace(_BETA, f"{_BETA}\n{_QUESTIONS}")
-        comment = _RESOLUTION.format(_key(spec.records.domain.numeric[0].name))
-        text = text.replace("\n\n[target]\n", f"\n\n{comment}\n[target]\n", 1)
+        questions = _OF_REGRESSION if spec.records.response else _OF_DENSITY
+        text = text.replace(_BETA, f"{_BETA}\n{questions}")
+        resolution = _resolution_text(spec, folder)
+        text = text.replace("\n\n[target]\n", f"\n\n{resolution}\n\n[target]\n", 1)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -153,6 +166,9 @@ def init(
         grant_command(content["ledger"], content["dataset"], spec.charge, terms),
         f"dbern release {spec_path}{partition}",
     ]
+    if _OF_DENSITY in text and not partition:
+        output, axis = tomllib.loads(text)["release"]["output"], spec.domain.names[0]
+        following.append(f'dbern ask {output} --mean --quantile "{axis}=.5"')
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]
     text = f"wrote {spec_path}" if quiet else "\n".join(lines)
     return {"spec": str(spec_path), "next": following}, text
@@ -197,6 +213,28 @@ def _spec_text(answers: Answers, stem: str, options: dict[str, Any]) -> str:
         roles="".join(_role_text(role, data[role]) for role in ROLES if role in data),
         target="\n".join(_target_lines(learner, settings)),
     )
+
+
+def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
+    """Write what each axis counts in by its column's type, and ask where that is open.
+
+    Schemas are read where the files are there already, and no value.
+    """
+    from dbern.data.inspection import resolutions_of
+
+    source = spec.data.source or ""
+    if not is_url(source):
+        base = glob.escape(str(folder)) if glob.has_magic(source) else folder
+        source = str(Path(base) / source)
+    axes, resolutions = spec.records.domain.numeric, dict[str, float]()
+    with suppress(DbernError):  # of files that are not there yet, or cannot be read from here
+        resolutions = resolutions_of(source, axes)
+    counted = [
+        f"{_key(name)} = {_toml(step).removesuffix('.0')}" for name, step in resolutions.items()
+    ]
+    rest = [axis.name for axis in axes if axis.name not in resolutions]
+    text = [_COUNTED, *counted] if counted else []
+    return "\n".join([*text, *([_OPEN.format(", ".join(rest), _key(rest[0]))] if rest else [])])
 
 
 def _toml(value: Any) -> str:

@@ -7,6 +7,7 @@ depends on values but the values.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dbern.data.domain import Column
+from dbern.data.resolution import MAX_STEPS, decimal_of
 from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.system import number_of
@@ -67,6 +69,30 @@ def may_be_text(column: Column) -> bool:
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values: that of a dictionary's."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def resolution_of(
+    kind: pa.DataType, low: float, high: float, unit: TimeUnit | None
+) -> float | None:
+    """Return what an axis counts in by its column's type, in data units; None where that is open.
+
+    Integers and booleans count in 1, dates in days, decimals in their last digit. It is open too
+    where a bound is no such value, or the values are more than an axis may count in.
+    """
+    plain = plain_type(kind)
+    if pa.types.is_date(plain) and unit is not None:
+        step = TICKS["D"] / unit.seconds
+    elif pa.types.is_integer(plain) or pa.types.is_boolean(plain):
+        step = Fraction(1)
+    elif pa.types.is_decimal(plain) and is_number(plain):
+        step = Fraction(10) ** -plain.scale
+    else:
+        return None
+    if not (math.isfinite(low) and math.isfinite(high)):  # refused with the axis
+        return None
+    first, last = decimal_of(low) / step, decimal_of(high) / step
+    counted = first.denominator == last.denominator == 1 and last - first <= MAX_STEPS
+    return float(step) if counted else None
 
 
 def plain_layout(values: pa.Array) -> pa.Array:

@@ -12,7 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from dbern.data.columns import is_empty, is_number, is_text, is_time, plain_type
+from dbern.data.columns import (
+    is_empty,
+    is_number,
+    is_text,
+    is_time,
+    plain_type,
+    resolution_of,
+)
+from dbern.data.domain import Axis
 from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
 from dbern.data.source_files import discover
 from dbern.system import counted
@@ -72,6 +80,27 @@ def inspect_source(source: str) -> Source:
         )
         columns.append(SourceColumn(name, tuple(texts), _use(types, missing)))
     return Source(source, tuple(footer for footer, _ in files), tuple(columns))
+
+
+def resolutions_of(source: str, axes: Sequence[Axis]) -> dict[str, float]:
+    """Return what axes count in by the types of their columns in all files, in data units.
+
+    An axis whose type leaves it open, or is another in another file, is left out. Raises SpecError
+    as `inspect_source`.
+    """
+    steps: dict[str, set[float]] = {axis.name: set() for axis in axes}
+    for _, columns in read_together(_read_schema, discover(source)):
+        for axis in axes:
+            kind = columns.get(axis.name)
+            step = kind and resolution_of(kind, axis.low, axis.high, axis.unit)
+            steps[axis.name].add(step or 0.0)
+    return {
+        name: step
+        for name, of_files in steps.items()
+        if len(of_files) == 1
+        for step in of_files
+        if step
+    }
 
 
 def _read_schema(path: str) -> tuple[FileFacts, dict[str, pa.DataType | None]]:

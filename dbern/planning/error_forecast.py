@@ -21,6 +21,7 @@ from dbern.planning.best_design import make_search
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.measurement_plan import PlannedPart
 from dbern.planning.plans import ErrorForecast, PlannedMeasurement
+from dbern.planning.question_widths import BinQuestions
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Strategy
@@ -95,14 +96,19 @@ def _question_widths(
     parts: Sequence[PlannedPart], bound: BoundSpec, density: float | None
 ) -> dict[str, float]:
     """Predict the widths of questions, which the first measurement that counts rows answers."""
+    bins = bins_for_questions(parts, bound)
+    widths = {} if bins is None else bins.widths(density or 0.0)
+    return {name: widths[name] for name in widths if name != "density" or density}
+
+
+def bins_for_questions(parts: Sequence[PlannedPart], bound: BoundSpec) -> BinQuestions | None:
+    """Put the spec's questions to the bins that answer them; None where there are none."""
     for part in parts:
         if part.measurement.additive:
             search = make_search(part.measurement, bound, part.design.family)
             if search.questions is not None:
-                bins = cast("BinnedStrategy", part.planned.strategy)
-                widths = search.ask(bins, search.questions).widths(density or 0.0)
-                return {name: widths[name] for name in widths if name != "density" or density}
-    return {}
+                return search.ask(cast("BinnedStrategy", part.planned.strategy), search.questions)
+    return None
 
 
 def _evenly_spread(part: PlannedPart) -> float | None:

@@ -9,15 +9,16 @@ from dataclasses import replace
 from dbern.data.domain import rounded_text
 from dbern.percentages import percent
 from dbern.planning.best_design import allowed_strategies, countable, errs_less, make_search
-from dbern.planning.error_forecast import typical_candidate
+from dbern.planning.error_forecast import bins_for_questions, typical_candidate
 from dbern.planning.measurement_plan import PlannedPart
+from dbern.planning.plans import EDGES
 from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
-from dbern.system import format_number
+from dbern.system import and_text, format_number
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import DesignedMeasurement
 from dbern.targets.typical import TYPICAL, WARNING
@@ -51,6 +52,7 @@ def notes_of(
     for axis in spec.records.domain.categorical:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
+    yield from _notes_of_edges(parts, bound)
     if any(part.measurement.candidates for part in parts):
         yield (
             "bins and promises of this plan are for the narrowest bandwidth; a release has those "
@@ -64,6 +66,26 @@ def notes_of(
         yield from _notes_of_approximation(part, bound)
     if len(parts) == 1:
         yield from _notes_without_delta(parts[0], bound)
+
+
+def _notes_of_edges(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[str]:
+    """Note by what factor the edges of shares widen intervals that a resolution would narrow."""
+    bins, axes = bins_for_questions(parts, bound), bound.spec.domain.axes
+    names = [axis.name for axis in axes if axis.multiples is None]
+    if bins is None or not names:
+        return
+    pairs = zip(bins.exact, axes, strict=True)
+    rounded = replace(bins, exact=tuple(exact or axis.multiples is None for exact, axis in pairs))
+    narrow = rounded.widths(0.0)
+    factors = [
+        width / narrow[name] for name, width in bins.widths(0.0).items() if name != "density"
+    ]
+    if factors:
+        yield (
+            f"{EDGES}are up to {max(factors):.1f} times as wide as with one. Where values of "
+            f"{and_text(names)} are rounded, and that is public, write what they count in: "
+            f"[data.resolution] {names[0]} = 0.01"
+        )
 
 
 def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[str]:

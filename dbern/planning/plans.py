@@ -432,6 +432,7 @@ def _error_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     texts = plan.promises.brief(rows, even, "".join(predictions[:1]))
     widths = plan.outlook.questions.items()
     texts += [width_text(name, width, plan.outlook.unit) for name, width in widths]
+    texts += [note for note in plan.notes if note.startswith(EDGES)]
     return [("" if i else "error", text) for i, text in enumerate(texts)]
 
 
@@ -512,6 +513,8 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
 
 
 _ALARM = "WARNING: "
+EDGES = "shares without a resolution "
+"""Beginning of the note that says by what factor a resolution narrows them."""
 _TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 _NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {

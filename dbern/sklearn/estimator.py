@@ -20,6 +20,7 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dbern.data.columns import resolution_of
 from dbern.data.domain import Column
 from dbern.data.times import bounds_of
 from dbern.errors import SpecError
@@ -29,7 +30,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
-from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
+from dbern.sklearn.columns import arrow_type, listed_column, split_columns, time_column, to_floats
 from dbern.sklearn.parameters import reason_against
 from dbern.synopsis.memory import to_memory
 from dbern.system import file_url
@@ -180,6 +181,7 @@ class ReleasingEstimator(BaseEstimator):
         names = list(table)
         bounds = public_bounds(self.bounds, names)
         columns: dict[str, Any] = {}
+        resolutions: dict[str, float] = {}
         for name, values in table.items():
             axis_bounds = bounds[name]
             listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
@@ -188,9 +190,14 @@ class ReleasingEstimator(BaseEstimator):
             columns[name] = floats = to_floats(values, column, f"X: {name}")
             if listed:
                 columns[name] = listed_column(floats, listed)
-            elif unit is not None:
+                continue
+            if resolution := resolution_of(arrow_type(values), low, high, unit):
+                resolutions[name] = resolution
+            if unit is not None:
                 columns[name] = time_column(floats, low, high, unit)
         data = {"bounds": bounds, "outside": self.outside}
+        if resolutions and self.per_axis == "bandwidth":  # of kernels on bins
+            data["resolution"] = resolutions
         if role_keys is not None:
             target = "y"
             while target in names:

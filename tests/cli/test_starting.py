@@ -9,8 +9,12 @@ import shutil
 import time
 import tomllib
 from contextlib import nullcontext
+from datetime import date
+from decimal import Decimal
 from types import SimpleNamespace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -105,13 +109,57 @@ def test_every_default_in_the_comments_is_the_default(init, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_spec_proposes_questions_where_they_can_be_asked(init, kind):
+    """A density's spec asks them; a regression's says how."""
     _, text = init(*BASE, "--kind", kind, *KINDS[kind])
-    proposed = re.findall(r"(?m)^# here: (questions = .*)$", text)
+    assert bool(re.search("(?m)^questions = ", text)) == (kind == "kernel-density")
+    proposed = re.findall(r"(?m)^(?:# here: )?(questions = \[.*\])", text)
     assert len(proposed) == (kind in ("kernel-density", "nadaraya-watson"))
     for questions in proposed:
         changed = text.replace(f"# here: {questions}", questions)
         spec = ReleaseSpec(**tomllib.loads(changed.replace("# n = ", "n = ")))
         assert set(plan_files(spec, ()).outlook.questions) >= {"mass", "quantile"}
+
+
+TYPED = {  # columns by their types alone: as many rows of one value tell nothing more
+    "age": (pa.int16(), 0, "17,90"),
+    "fare": (pa.decimal128(9, 2), Decimal("1.50"), "0,100"),
+    "day": (pa.date32(), date(2026, 1, 2), "2026-01-01,2026-02-01"),
+    "half": (pa.int16(), 0, "0.5,90.5"),
+    "km": (pa.float64(), 1.0, "0,10"),
+    "none": (pa.null(), None, "0,10"),
+}
+
+
+def test_a_type_says_what_an_axis_counts_in_and_a_comment_asks_for_the_rest(project, run, init):
+    columns = {name: pa.array([value] * 9, kind) for name, (kind, value, _) in TYPED.items()}
+    project.write(columns)
+    axes = [word for name, (*_, ends) in TYPED.items() for word in ("--axis", f"{name}={ends}")]
+    others = ("--set", f"bandwidth={[1.0] * len(TYPED)}", *BASE[:2], *BASE[6:])
+    spec, text = init(*axes, *others)
+    assert spec.data.resolution == {"age": 1.0, "fare": 0.01, "day": 1.0}
+    assert "# Are values of half, km, none rounded" in text
+    shutil.rmtree(project.folder / "data")
+    (project.folder / "new.toml").unlink()
+    spec, text = init(*axes, *others)
+    assert spec.data.resolution is None
+    assert f"# Are values of {', '.join(TYPED)} rounded" in text
+
+
+def test_two_files_of_other_types_count_in_nothing(project, init):
+    project.write({"x": pa.array([1, 2, 3], pa.int64())})
+    pq.write_table(pa.table({"x": [0.5]}), project.folder / "data" / "another.parquet")
+    words = ("--axis", "x=0,10", *BASE[:2], *BASE[6:])
+    assert init(*words)[0].data.resolution is None
+
+
+def test_data_in_place_of_a_spec_is_refused_with_what_to_write(project, run):
+    project.write({"x": [1.0]}, files=1)
+    said = r'is data.* --source "data'
+    for name in ("data/part-0.parquet", "data"):
+        ran = run("init", name)
+        assert (ran.code, bool(re.search(said, ran.err))) == (2, True), ran.err
+        (command,) = re.findall(r"dbern (init --show .*)$", ran.err)
+        assert "x  " in run(*command.replace('"', "").split()).out
 
 
 def test_a_covariance_stands_for_the_bandwidth(init):
@@ -142,7 +190,9 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
     [
         ((), "--source"),
         (BASE[:2], "--axis"),
-        (BASE, "bandwidth = [0.5, 0.5]"),
+        ((*BASE, "--kind", "support-vector-machine", "--label", "late=no,yes"),
+         "length_scale = [1.0, 1.0]"),
+        (("--axis", "a=0,1", "--axis", "b=0,1", *BASE), '"auto" is for one to 3 axes'),
         ((*BASE, "--set", "bandwidth=wide"), "is not a TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
         ((*DENSITY, "--set", "bandwidth=[1.0, 1.0]"), "--set: a key is given twice"),

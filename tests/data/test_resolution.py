@@ -17,6 +17,7 @@ from strategies import sections
 
 import dbern
 from dbern.cli import main
+from dbern.data.columns import resolution_of
 from dbern.data.domain import Axis
 from dbern.data.footers import footer_tag
 from dbern.data.resolution import Multiples
@@ -476,6 +477,44 @@ def test_axes_that_are_no_multiples_and_conditions_on_those_that_are():
     exact = np.quantile(hours[miles <= 0.5], 0.5, method="inverted_cdf")
     assert within.low <= exact <= within.high
     assert within.value == np.rint(within.value)
+
+
+# --- What a column's type says
+
+DAYS, SECONDS = TimeUnit.DAYS, TimeUnit.SECONDS
+MIDNIGHT, LATER = 20454 * 86400.0, 20484 * 86400.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "step"),
+    [
+        (pa.int16(), (17.0, 90.0, None), 1.0),
+        (pa.uint64(), (0.0, 5.0, None), 1.0),
+        (pa.dictionary(pa.int8(), pa.int32()), (0.0, 5.0, None), 1.0),
+        (pa.bool_(), (0.0, 1.0, None), 1.0),
+        (pa.decimal128(9, 2), (0.0, 100.0, None), 0.01),
+        (pa.decimal128(9, 2), (0.1, 0.3, None), 0.01),
+        (pa.decimal128(9, -2), (0.0, 1000.0, None), 100.0),
+        (pa.date32(), (20454.0, 20484.0, DAYS), 1.0),
+        (pa.date64(), (MIDNIGHT, LATER, SECONDS), 86400.0),
+        # Bounds that are no such values, or too many of them between
+        (pa.int16(), (16.5, 90.5, None), None),
+        (pa.int16(), (17.0, 90.5, None), None),
+        (pa.int64(), (0.0, 2.0**20 + 1, None), None),
+        (pa.decimal128(9, 1), (0.0, 0.25, None), None),
+        (pa.date64(), (MIDNIGHT + 3600, LATER, SECONDS), None),
+        (pa.int16(), (0.0, math.inf, None), None),
+        # Types that do not tell
+        (pa.float64(), (0.0, 24.0, None), None),
+        (pa.timestamp("s"), (MIDNIGHT, LATER, SECONDS), None),
+        (pa.date32(), (0.0, 1.0, None), None),
+        (pa.null(), (0.0, 1.0, None), None),
+    ],
+)
+def test_a_type_says_what_a_column_counts_in(kind, bounds, step):
+    assert resolution_of(kind, *bounds) == step
+    if step is not None:
+        axis_of(*bounds[:2], step, bounds[2])  # refuses what the bounds are no multiples of
 
 
 # --- Stores

@@ -29,6 +29,9 @@ from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.population import are_few, population_band
 from dbern.synopsis.questions.regions import Boxes
 from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.types import FloatArray
+
+_MAX_FACTOR = 99.0  # by which an interval is said to be wider than its noise
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -139,8 +142,11 @@ class Question(ABC):
         interval: IntervalKind = "these-data" if law is None else "population"
         target = self.target or "records"
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
-        mostly_cells = (2 * band.cells > band.high - band.low).any()
-        note = _cells_note(domain) if mostly_cells and self.target != "smoothed" else ""
+        width = band.high - band.low
+        mostly_cells = 2 * band.cells > width
+        note = ""
+        if self.target != "smoothed":
+            note = _cells_note(domain, band.cells[mostly_cells], width[mostly_cells])
         return replace(answer, percent=self.percent, note=note, sentence=sentence)
 
 
@@ -191,12 +197,24 @@ def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
     return answers
 
 
-def _cells_note(domain: Domain) -> str:
-    """Return why cells make an interval wide, and what makes it narrower."""
-    anywhere = [axis.name for axis in domain.axes if axis.multiples is None]
-    rounded = " and, where rows stand at few values, [data.resolution] {} = .."
+def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
+    """Return why cells make intervals wide, and what makes them narrower; "" of no interval.
+
+    Without an edge to guess noise is all of an interval: the factor is the median of their widths
+    over what cells leave of them.
+    """
+    if not len(width):
+        return ""
+    rounded = ""
+    if anywhere := [axis.name for axis in domain.axes if axis.multiples is None]:
+        factor = float(np.median(width / np.maximum(width - cells, width / _MAX_FACTOR)))
+        times = f"about {factor:.1f}" if factor < _MAX_FACTOR else f"more than {_MAX_FACTOR:g}"
+        rounded = (
+            f" and, where rows stand at few values, [data.resolution] {anywhere[0]} = ..: it is "
+            f"{times} times as wide as noise alone, which a resolution leaves"
+        )
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
         "It is narrower where a density or regression is released with [mechanism] "
-        f'questions = ["mass", "quantile"]{rounded.format(anywhere[0]) if anywhere else ""}'
+        f'questions = ["mass", "quantile"]{rounded}'
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -30,6 +31,32 @@ def asking(*questions, axes=1, noise="auto"):
 
 def cells(plan):
     return [one.cells for one in plan.components[0].maps]
+
+
+def edge_notes(questions, resolution):
+    data = {"n": 20_000, "bounds": {"x": [0.0, 100.0]}, "resolution": resolution}
+    content = sections(
+        data=data, target={"bandwidth": [4.0]},
+        mechanism={"questions": questions, "k": None, "h": None, "noise": "auto"},
+    )  # fmt: skip
+    plan = plan_files(dbern.ReleaseSpec(**content), ())
+    return [note for note in plan.notes if note.startswith("shares: ")], plan
+
+
+def test_a_plan_says_by_what_factor_edges_widen_shares():
+    (note,), plan = edge_notes(["mass", "quantile"], None)
+    factor = float(re.search(r"up to ([0-9.]+) times as wide as noise", note)[1])
+    (bins,), wide = plan.components[0].maps, plan.outlook.questions
+    gaps = [count * question_widths.GAPS[bins.degree] / bins.cells for count in (1, 2)]
+    noise_alone = [wide[name] - gap for name, gap in zip(("quantile", "mass"), gaps, strict=True)]
+    factors = [
+        wide[name] / alone for name, alone in zip(("quantile", "mass"), noise_alone, strict=True)
+    ]
+    assert factor == pytest.approx(max(factors), abs=0.06)
+    assert factor > 1.2
+    assert "write [data.resolution] x = " in note
+    assert edge_notes(["mass", "quantile"], {"x": 1.0})[0] == []
+    assert edge_notes(["density"], None)[0] == []
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from banding import planned
@@ -29,9 +31,15 @@ def test_an_answer_of_sharp_edges_says_why_it_is_wide_and_what_helps():
         assert "cells" not in first
         assert note.startswith(CELLS)
         assert QUESTIONS in note
-        assert "[data.resolution] x = .." in note
+        assert re.search(r"\[data.resolution\] x = ..: it is (about|more than) [0-9.]+ times", note)
         assert "smoothed" not in note  # which is another number: 21 % where 27 % of the rows were
         assert CELLS.replace("'", "&#x27;") in answer._repr_html_()
+    loud, quiet = (
+        asked(rides(), 1, epsilon=epsilon).mass({"x": (0.3, 0.4)}) for epsilon in (0.05, 1e5)
+    )
+    factor = float(re.search(r"about ([0-9.]+) times as wide as noise", loud.note)[1])
+    width, edges = loud.high - loud.low, quiet.high - quiet.low
+    assert factor == pytest.approx(width / (width - edges), rel=0.25)
     table = d.mass([{"x": (0.3, 0.4)}, {"x": (0.4, 0.6)}])
     assert str(table).splitlines()[-1].startswith(CELLS)
     assert set(table.to_dataset()) == {"value", "low", "high"}

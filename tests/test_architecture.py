@@ -67,7 +67,7 @@ OWNERS = {  # prefixes of module names
     "sqlalchemy": ("dbern.ledger",),
     "bokeh": ("dbern.reporting",),
     "jinja2": ("dbern.reporting",),
-    "matplotlib": ("dbern.reporting",),
+    "matplotlib": ("dbern.reporting", "dbern.synopsis.maps"),
     "sklearn": ("dbern.sklearn",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),

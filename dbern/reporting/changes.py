@@ -12,8 +12,7 @@ import numpy as np
 from dbern.data.domain import named_with
 from dbern.errors import optional_import, printable
 from dbern.reporting.colours import INK, channels
-from dbern.reporting.pictures import MAX_PANELS
-from dbern.synopsis.maps import FAR, eastward_degree, write_plainly
+from dbern.synopsis.maps import FAR, MAX_PANELS, eastward_degree, write_plainly
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _figure(change: xarray.Dataset, value: str) -> Figure:
     panels = _panels(change)
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
-    two = change["value"].ndim - ("class" in change.dims) == 2
+    two = change["value"].ndim - ("group" in change.dims) == 2
     size = (7.6, 6.4) if len(panels) == 1 and two else (8.4, 5.0)
     if len(panels) > 1:
         size = (4.2 * columns + 1.2, 3.9 * rows + 0.8)
@@ -129,10 +128,10 @@ def _largest_proven(change: xarray.Dataset) -> float:
 
 def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
     """Return what is drawn, with its title: each group by itself."""
-    if "class" not in change.dims:
+    if "group" not in change.dims:
         return [("", change)]
-    groups = change["class"].to_numpy()[:MAX_PANELS]
-    return [(printable(str(group)), change.sel({"class": group})) for group in groups]
+    groups = change["group"].to_numpy()[:MAX_PANELS]
+    return [(printable(str(group)), change.sel(group=group)) for group in groups]
 
 
 def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:

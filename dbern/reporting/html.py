@@ -22,7 +22,6 @@ from dbern.percentages import percent
 from dbern.reporting.live import left_out, live
 from dbern.reporting.page_templates import render
 from dbern.reporting.pictures import (
-    MAX_PANELS,
     Panel,
     Picture,
     is_classifier,
@@ -34,6 +33,7 @@ from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of
 from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.labels import named_values
+from dbern.synopsis.maps import MAX_PANELS
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number, raise_powers
 

@@ -35,9 +35,10 @@ from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
-from dbern.reporting.pictures import MAX_PANELS, label, value_name
+from dbern.reporting.pictures import label, value_name
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.confidence_bands import BandRequest
+from dbern.synopsis.maps import MAX_PANELS
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope

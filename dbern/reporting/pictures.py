@@ -13,12 +13,9 @@ from dbern.data.domain import Axis, named_with, volume_unit
 from dbern.errors import printable
 from dbern.synopsis.grids import values_on_grid
 from dbern.synopsis.labels import named_values
-from dbern.synopsis.maps import FAR
+from dbern.synopsis.maps import FAR, MAX_PANELS
 from dbern.synopsis.reader import Synopsis
 from dbern.types import BoolArray, FloatArray
-
-MAX_PANELS = 12
-"""Most groups or classes that are drawn; a picture says so where it leaves some out."""
 
 _MAX_NAMED_AXES = 8  # axes that are not drawn
 _PAGE = {1: 401, 2: 161, 3: 81}  # points along each axis that a page draws

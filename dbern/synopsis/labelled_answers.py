@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dbern.combination.base import Answer, Combination
 from dbern.data.domain import Domain
 from dbern.synopsis.labels import labelled, named_values
-from dbern.synopsis.points import Points, like
+from dbern.synopsis.points import Points, gridded, like
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -28,15 +28,25 @@ class LabelledAnswers:
         """Return values (m,) or (m, classes) in the form of the points."""
         names = self.combination.columns_of(answer)
         attributes = self._attributes if answer == "value" else None
-        classes = self.combination.classes
-        return self._named(like(points, values, self.domain, names, classes, attributes))
+        return self._named(like(points, values, self.domain, names, self._labels, attributes))
+
+    def gridded(self, points: Points, values: FloatArray) -> Any:
+        """Return values (m,) or (m, classes) on the grid that the points span, if any."""
+        return self._named(gridded(points, values, self.domain, self._labels))
 
     def grid(self, values: FloatArray, box: Domain | None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, or over a box in it."""
         name, attributes = self.metadata["name"], self._attributes
-        grid = labelled(values, box or self.domain, self.combination.classes, name, attributes)
+        grid = labelled(values, box or self.domain, self._labels, name, attributes)
         named: xarray.DataArray = self._named(grid)
         return named
+
+    @property
+    def _labels(self) -> dict[str, Sequence[Any]]:
+        """Dimension of several values: groups have functions, and classes are told apart."""
+        grouped = self.combination.meaning(self.metadata["target"]) in ("density", "response")
+        grouped &= "group" not in self.domain.names  # an axis has that name
+        return {"group" if grouped else "class": self.combination.classes}
 
     @property
     def _attributes(self) -> dict[str, Any]:
@@ -50,8 +60,9 @@ class LabelledAnswers:
 
     def _named(self, answer: Any) -> Any:
         """Name the column that classes or groups are values of."""
-        if "class" in getattr(answer, "coords", ()):
+        ((role, _),) = self._labels.items()
+        if role in getattr(answer, "coords", ()):
             columns = self.metadata.get("columns", {})
-            column = columns.get("group", columns.get("label", "class"))
-            answer["class"].attrs["long_name"] = str(column)
+            column = columns.get("group", columns.get("label", role))
+            answer[role].attrs["long_name"] = str(column)
         return answer

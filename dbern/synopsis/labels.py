@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,20 +108,23 @@ def labelled_entries(
 def labelled(
     values: FloatArray,
     domain: Domain,
-    classes: Sequence[Any] = (),
+    labels: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     name: str | None = None,
     attributes: Mapping[str, Any] | None = None,
 ) -> xarray.DataArray:
-    """Label values on a grid over a domain, classes last, by coordinates in data units, upright."""
+    """Label values on a grid over a domain by coordinates in data units, upright.
+
+    Several values of a point are along the one dimension of `labels`, which is the last.
+    """
     import xarray
 
-    labels: dict[str, Any] = {
+    last = list(labels) if values.ndim > domain.dimensions else []
+    coords: dict[str, Any] = {
         axis.name: (axis.name, coordinates(axis, count))
         for axis, count in zip(domain.axes, values.shape, strict=False)
     }
-    last = ["class"] if values.ndim > domain.dimensions else []
-    labels |= {key: list(classes) for key in last}
-    grid = xarray.DataArray(values, labels, [*domain.names, *last], name, attributes)
+    coords |= {key: list(labels[key]) for key in last}
+    grid = xarray.DataArray(values, coords, [*domain.names, *last], name, attributes)
     for axis in domain.axes:
         _describe_axis(grid[axis.name], axis)
     return conventional(grid.transpose(*upright(domain.names), *last))

@@ -3,26 +3,66 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from dbern.certify.error_summary import upper_bound_text
+from dbern.certify.error_summary import lower_bound_text, upper_bound_text
+from dbern.combination.base import Meaning
 from dbern.data.domain import Domain, rounded_text, volume_unit
-from dbern.errors import SpecError, printable
+from dbern.errors import SpecError, optional_import, printable
+from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
 from dbern.synopsis.grids import check_numeric
 from dbern.synopsis.labels import of_columns
+from dbern.synopsis.points import Points, Shape, Window
 from dbern.system import html_table
+from dbern.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import xarray
 
 FAR = 3.0
 """Times what values vary by: how far beyond them a band is drawn."""
+MAX_PANELS = 12
+"""Most groups or classes that are drawn as maps; a picture says so where it leaves some out."""
+MAX_CURVES = 10
+"""Most of them in one drawing: as many as matplotlib has colours."""
+
+_HINT = "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
 _SHOWN_POINTS = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect
-_TITLE_HEIGHT = 0.4  # inches
+_COLUMNS = 4  # of maps of groups
+_TITLE_LETTERS = 76  # of a line
+_TITLE_HEIGHT = 0.2  # inches of a line
+_PAD = 0.12  # inches on either side of a map of a group
+_BAND_OPACITY = 0.25
+_EVEN = 0.9  # least width of the largest, from which on one number tells both
+_HATCH = {"facecolor": "0.96", "edgecolor": "0.7", "hatch": "///", "linewidth": 0}
+
+
+class Drawable(Protocol):
+    """A synopsis, whose function is drawn."""
+
+    @property
+    def domain(self) -> Domain:
+        """Its axes."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Contents of the release."""
+
+    @property
+    def meaning(self) -> Meaning:
+        """Meaning of its values."""
+
+    def grid(self, shape: Shape, *, window: Window = None) -> xarray.DataArray:
+        """Return labelled values on a grid."""
+
+    def interval(self, points: Points) -> tuple[Any, Any]:
+        """Return the ends of its band."""
 
 
 def described(metadata: Mapping[str, Any], domain: Domain, where: str, constant: str) -> str:
@@ -53,20 +93,18 @@ def described(metadata: Mapping[str, Any], domain: Domain, where: str, constant:
     )
 
 
-def plotted(
-    domain: Domain,
-    grid_of: Callable[[int], xarray.DataArray],
-    interval: Callable[[Any], Any],
-    ax: Any = None,
-    **how: Any,
-) -> Any:
+def plotted(synopsis: Drawable, ax: Any = None, *, window: Window = None, **how: Any) -> Any:
     """Draw a curve with its simultaneous band, or a map: upright, in true aspect where it can be.
 
     Axes of lengths that are alike are drawn to one scale, and degrees as in the middle of the map,
     where a degree to the east is as long as the cosine of the latitude. Groups and classes are
-    lines of a curve, and a map each. `how` goes to ``xarray.DataArray.plot``, whose result is
-    returned; `ax` is not for maps of groups. Raises SpecError for three axes or more, or a list.
+    lines of a curve, and a map each: the first ones of many, which the title says. Curves have a
+    gap, and maps a hatch, where `interval` is missing: no rows here. A map's colour bar tells how
+    far values may be off. `how` goes to ``xarray.DataArray.plot``, whose result is returned; `ax`
+    is not for maps of groups. A figure that is not stated gets a layout that cuts off no label.
+    Raises SpecError for three axes or more, or a list.
     """
+    domain = synopsis.domain
     check_numeric(domain, "plot")
     axes = domain.axes
     if len(axes) not in _SHOWN_POINTS:
@@ -74,64 +112,151 @@ def plotted(
             f"plot: there are {len(axes)} axes. Select from a grid, such as "
             f"synopsis.grid(50).isel({axes[-1].name}=25).plot()"
         )
-    grid = grid_of(_SHOWN_POINTS[len(axes)])
-    if grid.attrs["long_name"] == "density":  # its units, such as miles-1 hours-1, are for files
-        words = f"density per {volume_unit(domain.axes)}"
-        grid = grid.assign_attrs(long_name=words)
-        grid.attrs.pop("units", None)
-    title = grid.attrs.get("title", "")
-    if len(axes) == 2:
-        first, second = axes
-        return _map(grid, ax, title, alike=first.attributes == second.attributes, **how)
-    hue = "class" if grid.ndim == 2 else None
-    drawn = grid.plot.line(x=axes[0].name, ax=ax, hue=hue, **how)
-    (figure_axes,) = {line.axes for line in drawn}
-    lowest, highest = figure_axes.dataLim.intervaly
-    low, high = interval(grid[axes[0].name].to_numpy())
-    for line, band in zip(drawn, zip(_columns(low), _columns(high), strict=True), strict=True):
-        figure_axes.fill_between(grid[axes[0].name], *band, color=line.get_color(), alpha=0.2, lw=0)
-    if highest > lowest:  # a band far wider than the curves would make them flat
-        bottom, top = figure_axes.get_ylim()
-        reach = FAR * (highest - lowest)
-        figure_axes.set_ylim(max(bottom, lowest - reach), min(top, highest + reach), auto=None)
-    figure_axes.set_title(title)
-    write_plainly(figure_axes)
+    grid = synopsis.grid(_SHOWN_POINTS[len(axes)], window=window)
+    low, high = synopsis.interval(grid)
+    notes = []
+    if grid.ndim > len(axes):
+        by, most = str(grid.dims[-1]), MAX_CURVES if len(axes) == 1 else MAX_PANELS
+        if grid.sizes[by] > most:
+            notes = [f"the first {most} of {grid.sizes[by]} by {grid[by].attrs['long_name']}"]
+        grid, low, high = (array.isel({by: slice(most)}) for array in (grid, low, high))
+    precision = _precision_text(low, high, curve=len(axes) == 1)
+    heading = _heading(synopsis.metadata, [precision, *notes])
+    shown = grid.where(low.notnull()).assign_attrs(long_name=_value_name(synopsis, grid))
+    if synopsis.meaning == "density":  # whose units, such as miles-1 hours-1, are for files
+        shown.attrs.pop("units", None)
+    with optional_import(_HINT):
+        import matplotlib as mpl
+    alone = ax is None and shown.ndim <= 2  # a figure of one drawing, which is made here
+    with mpl.rc_context({"figure.constrained_layout.use": alone}):
+        if len(axes) == 1:
+            return _curves(shown, (low, high), heading, ax, how)
+        drawn = _maps(shown, heading, ax, how)
+    _set_aspect(drawn, grid, alike=axes[0].attributes == axes[1].attributes)
     return drawn
 
 
-def _map(grid: xarray.DataArray, ax: Any, title: str, *, alike: bool, **how: Any) -> Any:
-    second, first = grid.dims[:2]
+def _value_name(synopsis: Drawable, grid: xarray.DataArray) -> str:
+    """Return what a figure calls the values."""
+    name = str(grid.attrs["long_name"])
+    if name == "density":
+        return f"density per {volume_unit(synopsis.domain.axes)}"
+    return f"mean of {name}" if synopsis.meaning == "response" else name
+
+
+def _heading(metadata: Mapping[str, Any], notes: Sequence[str]) -> str:
+    """Return the title of a figure: what was released, for how much, and when."""
+    label = "RANDOM DP only, " if "random_dp" in metadata else ""
+    parts = [f"{metadata['target']['kind']}{of_columns(metadata)}"]
+    parts += [f"{label}epsilon {metadata['epsilon']}"]
+    parts += [f"delta {metadata['delta']}"] if Fraction(metadata["delta"]) else []
+    parts += [str(metadata.get("created", ""))[:10], *metadata.get("post_processing", [])]
+    lines = [str(metadata.get("title", metadata["name"])), ", ".join(filter(None, parts)), *notes]
+    return "\n".join(fill(printable(line), _TITLE_LETTERS) for line in lines)
+
+
+def _curves(
+    grid: xarray.DataArray,
+    band: tuple[xarray.DataArray, xarray.DataArray],
+    heading: str,
+    ax: Any,
+    how: dict[str, Any],
+) -> Any:
+    axis, *groups = grid.dims
+    drawn = grid.plot.line(x=axis, ax=ax, hue=next(iter(groups), None), **how)
+    (axes,) = {line.axes for line in drawn}
+    points = grid[axis].to_numpy()
+    lowest, highest = axes.dataLim.intervaly
+    low, high = map(_columns, band)
+    opacity = _BAND_OPACITY / len(drawn) ** 0.5  # of many the last would hide all others
+    for line, *ends in zip(drawn, low, high, strict=True):
+        axes.fill_between(points, *ends, color=line.get_color(), alpha=opacity, lw=0)
+    if highest > lowest:  # a band far wider than the curves would make them flat
+        bottom, top = axes.get_ylim()
+        reach = FAR * (highest - lowest)
+        axes.set_ylim(max(bottom, lowest - reach), min(top, highest + reach), auto=None)
+    _mark_no_rows(axes, points, np.asarray(np.isnan(low).all(axis=0)))
+    axes.set_title(heading, fontsize="medium")
+    write_plainly(axes)
+    return drawn
+
+
+def _mark_no_rows(axes: Any, points: Any, missing: BoolArray) -> None:
+    """Hatch a curve's gaps, which its legend names."""
+    if not missing.any():
+        return
+    across = axes.get_xaxis_transform()
+    hatch = axes.fill_between(points, 0, 1, missing, transform=across, **_HATCH)
+    legend = axes.get_legend()
+    handles = list(legend.legend_handles) if legend else []
+    texts = [text.get_text() for text in legend.get_texts()] if legend else []
+    title = legend.get_title().get_text() if legend else None
+    axes.legend([*handles, hatch], [*texts, NO_ROWS], title=title)
+
+
+def _maps(grid: xarray.DataArray, heading: str, ax: Any, how: dict[str, Any]) -> Any:
+    second, first, *groups = grid.dims
+    how = {"x": first, "y": second, **how}
     if grid.attrs["long_name"].startswith("density"):
         how = {"vmin": 0.0, **how}  # what is below is noise, and would take half of the colours
-    groups: dict[str, Any] = {"col": "class"} if grid.ndim == 3 else {}
-    drawn: Any = grid.plot(x=first, y=second, ax=ax, **groups, **how)
-    panels = list(drawn.axs.flat) if groups else [drawn.axes]
     if groups:
-        column = grid["class"].attrs["long_name"].replace("{", "{{").replace("}", "}}")
-        drawn.set_titles(f"{column} = {{value}}")
-        if title:
-            _make_room_for_title(drawn.fig)
-            write_plainly(drawn.fig.suptitle(title))
+        drawn = _map_of_each(grid, str(groups[0]), heading, how)
     else:
-        panels[0].set_title(title)
+        drawn = grid.plot(ax=ax, **how)
+        drawn.axes.set_title(heading, fontsize="medium")
+    panels = _panels(drawn)
     bar = drawn.cbar if groups else drawn.colorbar
+    if bar:
+        bar.ax.set_visible(not grid.isnull().all())
     write_plainly(*panels, *([bar.ax] if bar else []))
-    width, height = (np.ptp(grid[name].to_numpy()) for name in (first, second))
-    degree = eastward_degree(grid)
-    if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
+    if grid.isnull().any():
         for panel in panels:
-            panel.set_aspect(1 / (degree or 1.0))
+            panel.patch.set(**_HATCH)
+        handles = panels[0].fill([], [], label=NO_ROWS, **_HATCH)
+        panels[0].legend(handles=handles, loc="upper right")
     return drawn
 
 
-def _make_room_for_title(figure: Any) -> None:
-    """Make a figure higher at its top, with all axes as large as they were."""
-    height = figure.get_figheight()
-    figure.set_figheight(height + _TITLE_HEIGHT)
-    share = height / (height + _TITLE_HEIGHT)
-    for axes in figure.axes:
-        box = axes.get_position(original=True)
-        axes.set_position((box.x0, share * box.y0, box.width, share * box.height))
+def _map_of_each(grid: xarray.DataArray, by: str, heading: str, how: dict[str, Any]) -> Any:
+    """Draw a map of each group, with one colour bar, in a figure that leaves room for all texts."""
+    count, name = grid.sizes[by], str(grid[by].attrs["long_name"])
+    how = {"col": by, "col_wrap": 2 if count == 4 else min(count, _COLUMNS), **how}
+    with_bar, of_bar = how.pop("add_colorbar", True), how.pop("cbar_kwargs", None) or {}
+    drawn: Any = grid.plot(add_colorbar=False, **how)
+    # Before the bar, which another layout has elsewhere; numbers of neighbours do not touch.
+    drawn.fig.set_layout_engine("compressed", w_pad=_PAD)
+    if with_bar:
+        drawn.add_colorbar(**of_bar)
+    drawn.set_titles(f"{name.replace('{', '{{').replace('}', '}}')} = {{value}}")
+    write_plainly(drawn.fig.suptitle(heading, fontsize="medium"))
+    lines = heading.count("\n") + 1
+    drawn.fig.set_figheight(drawn.fig.get_figheight() + _TITLE_HEIGHT * lines)
+    return drawn
+
+
+def _set_aspect(drawn: Any, grid: xarray.DataArray, *, alike: bool) -> None:
+    """Draw axes that are alike to one scale, and degrees in their true lengths."""
+    width, height = (np.ptp(grid[name].to_numpy()) for name in (grid.dims[1], grid.dims[0]))
+    degree = eastward_degree(grid)
+    if degree or (alike and 1 / _LONGEST <= height / width <= _LONGEST):
+        for panel in _panels(drawn):
+            panel.set_aspect(1 / (degree or 1.0))
+
+
+def _panels(drawn: Any) -> list[Any]:
+    return list(drawn.axs.flat) if hasattr(drawn, "axs") else [drawn.axes]
+
+
+def _precision_text(low: xarray.DataArray, high: xarray.DataArray, *, curve: bool) -> str:
+    """Return how far values may be off; of a curve the band shows it."""
+    widths = ((high - low) / 2).to_numpy()
+    known = widths[np.isfinite(widths)]
+    if not known.size:
+        return f"{NO_ROWS} that the noise does not hide"
+    least, most = float(known.min()), float(known.max())
+    between = f"±{lower_bound_text(least)} to " if least < _EVEN * most else ""
+    band = "the band holds" if curve else f"within {between}±{upper_bound_text(most)}"
+    return f"{band} everywhere at once with probability {1 - float(BandRequest().beta):g}"
 
 
 def eastward_degree(grid: xarray.DataArray) -> float | None:
@@ -158,5 +283,5 @@ def write_plainly(*artists: Any) -> None:
             text.set_text(printable(text.get_text(), keep="\n"))
 
 
-def _columns(values: Any) -> Any:
-    return values.reshape(len(values), -1).T
+def _columns(values: xarray.DataArray) -> FloatArray:
+    return values.to_numpy().reshape(len(values), -1).T

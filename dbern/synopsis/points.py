@@ -10,6 +10,7 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Real
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -75,7 +76,7 @@ def like(
     values: FloatArray,
     domain: Domain,
     names: Sequence[str],
-    classes: Sequence[Any] = (),
+    labels: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     attributes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return values (m,) or (m, classes) in the form that was asked with.
@@ -98,20 +99,21 @@ def like(
             return pa.array(values)
         columns = [pa.array(np.ascontiguousarray(column)) for column in values.T]
         return type(points).from_arrays(columns, names=list(names))
-    return gridded(points, values, domain, classes, attributes)
+    return gridded(points, values, domain, labels, attributes)
 
 
 def gridded(
     points: Points,
     values: Any,
     domain: Domain,
-    classes: Sequence[Any] = (),
+    labels: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     attributes: Mapping[str, Any] | None = None,
 ) -> Any:
     """Return values (m,) or (m, classes) on the grid that the points' coordinates span, labelled.
 
     It has the coordinates of that grid, also those of no axis, and the dimensions of an array in
-    its order, else upright. Points that span none (`as_points`) leave the values as they are.
+    its order, else upright; several values of a point are along the one dimension of `labels`.
+    Points that span none (`as_points`) leave the values as they are.
     """
     columns = _columns_of_grid(points, domain)
     if columns is None:
@@ -120,14 +122,15 @@ def gridded(
 
     shape, dims = tuple(len(column) for column in columns), [column.dims[0] for column in columns]
     coords = getattr(points, "coords", {})
-    labels = {name: labels for name, labels in coords.items() if {*labels.dims} <= {*dims}}
-    labels |= dict(zip(domain.names, columns, strict=True))
+    spanned = {name: coord for name, coord in coords.items() if {*coord.dims} <= {*dims}}
+    spanned |= dict(zip(domain.names, columns, strict=True))
     is_array = hasattr(points, "dtype")  # one array, and neither a dataset nor a mapping
     order = [dim for dim in points.dims if dim in dims] if is_array else upright(dims)
     if values.ndim == 2:
-        shape, dims, labels["class"] = (*shape, len(classes)), [*dims, "class"], list(classes)
-        order = [*order, "class"]
-    grid = xarray.DataArray(values.reshape(shape), labels, dims, "value", attributes)
+        ((last, of),) = labels.items()
+        shape, dims, spanned[last] = (*shape, len(of)), [*dims, last], list(of)
+        order = [*order, last]
+    grid = xarray.DataArray(values.reshape(shape), spanned, dims, "value", attributes)
     return conventional(grid.transpose(*order))
 
 

@@ -279,7 +279,7 @@ class Synopsis:
             raise SpecError("score_samples: what was released is not a density. Call the synopsis")
         with np.errstate(divide="ignore"):
             logs = np.log(np.maximum(self(plain(points, self.domain), h), 0.0))  # keeps NaN
-        return gridded(points, logs, self.domain, self.classes)
+        return self._labels.gridded(points, logs)
 
     def choose(self) -> Smoothing:
         """Return order and rank of least estimated error (`h="auto"`), by the first array."""
@@ -458,8 +458,7 @@ class Synopsis:
 
     def plot(self, ax: Any = None, *, window: Window = None, **how: Any) -> Any:
         """Draw a function of one or two axes with matplotlib: `dbern.synopsis.maps.plotted`."""
-        grid = partial(self.grid, window=window)
-        return plotted(self.domain, grid, self.interval, ax, **how)
+        return plotted(self, ax, window=window, **how)
 
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.

@@ -123,9 +123,9 @@ def test_a_release_of_groups_answers_grids_tables_and_dask(exact_release, tmp_pa
     _, synopsis, _ = released(exact_release, CASES["groups"], table(50), k=60)
     values = synopsis(POINTS)
     grid = synopsis.grid(11)
-    assert grid.dims == ("x", "class")
-    assert grid["class"].values.tolist() == ["a", "b", "c"]
-    np.testing.assert_allclose(grid.sel({"class": "b"}).values, values[::4, 1], atol=1e-12)
+    assert grid.dims == ("x", "group")
+    assert grid["group"].values.tolist() == ["a", "b", "c"]
+    np.testing.assert_allclose(grid.sel(group="b").values, values[::4, 1], atol=1e-12)
     pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
     assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
     answers = pq.read_table(tmp_path / "a.parquet")

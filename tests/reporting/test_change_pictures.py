@@ -106,8 +106,8 @@ def test_the_lowest_panel_of_each_column_labels_the_axis(groups, labelled):
     import xarray
 
     change = change_of(np.full((4, 4), 0.5), np.full((4, 4), 1.5))
-    names = xarray.DataArray([*"abcde"[:groups]], dims="class")
-    figure = _figure(change.expand_dims({"class": names}), "density")
+    names = xarray.DataArray([*"abcde"[:groups]], dims="group")
+    figure = _figure(change.expand_dims({"group": names}), "density")
     panels = [axes for axes in figure.axes if axes.get_title(loc="left")]
     FigureCanvasAgg(figure).draw()
     seen = [

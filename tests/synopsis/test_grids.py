@@ -74,7 +74,7 @@ def test_a_grid_in_gives_a_grid_out(one, several, kind):
         logarithms = synopsis.score_samples(points)
         np.testing.assert_allclose(logarithms, expected(synopsis.score_samples))
         assert logarithms.dims == found.dims
-    assert several(points)["class"].values.tolist() == ["a", "b", "c"]
+    assert several(points)["group"].values.tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.slow

@@ -20,7 +20,6 @@ from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
 from dbern.synopsis.labels import _as_datetimes, named_values
-from dbern.synopsis.maps import plotted
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.strict import parse_object
 
@@ -156,11 +155,18 @@ def test_grids_and_plots_are_labelled(delays, carriers):
     assert grid["distance"].attrs == {"long_name": "distance", "units": "miles"}
     axes = Figure().add_subplot()
     delays.plot(axes)
-    labels = (axes.get_xlabel(), axes.get_ylabel(), axes.get_title())
-    assert labels == ("distance [miles]", "delay [minutes]", "Delay by distance")
+    assert axes.get_xlabel() == "distance [miles]"
+    assert axes.get_ylabel() == "mean of delay [minutes]"
+    title, what, band = axes.get_title().split("\n")
+    assert title == "Delay by distance"
+    assert what == "nadaraya-watson of delay (minutes), epsilon 2"
+    assert band == "the band holds everywhere at once with probability 0.95"
     grouped = carriers.grid(5)
-    assert grouped["class"].attrs["long_name"] == "carrier"
-    assert carriers(grouped)["class"].attrs["long_name"] == "carrier"
+    assert grouped.dims == ("distance", "group")
+    assert grouped["group"].attrs["long_name"] == "carrier"
+    assert carriers(grouped)["group"].attrs["long_name"] == "carrier"
+    logs = carriers.score_samples(grouped)
+    assert logs.dims == ("distance", "group")
     axes = Figure().add_subplot()
     carriers.plot(axes)
     assert axes.get_legend().get_title().get_text() == "carrier"
@@ -175,12 +181,13 @@ def test_grids_and_plots_are_labelled(delays, carriers):
     )  # fmt: skip
 
 
-def test_a_band_far_wider_than_a_curve_does_not_flatten_it(delays):
+def test_a_band_far_wider_than_a_curve_does_not_flatten_it(delays, monkeypatch):
     def wide(points):
         return delays(points) - 1e6, delays(points) + 1e6
 
+    monkeypatch.setattr(delays, "interval", wide)
     axes = Figure().add_subplot()
-    (line,) = plotted(delays.domain, delays.grid, wide, axes)
+    (line,) = delays.plot(axes)
     bottom, top = axes.get_ylim()
     assert top - bottom <= 7.1 * np.ptp(line.get_ydata())
 
@@ -223,7 +230,7 @@ def test_a_store_without_names_is_shown_as_before(delays, carriers):
     assert "Mean response" in page
     assert delays.promises().unit == " of the response"
     renamed(carriers, columns=None)
-    assert carriers.grid(3)["class"].attrs["long_name"] == "class"
+    assert carriers.grid(3)["group"].attrs["long_name"] == "group"
     assert "Classes or groups" in synopsis_page(carriers)
 
 

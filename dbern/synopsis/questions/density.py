@@ -133,9 +133,9 @@ class Density(OptionQuestion):
 
     def _gridded(self, values: Any) -> Any:
         bins = self.bins
-        grid = gridded(self.points, values.to_numpy(), bins.domain, bins.groups, values.attrs)
-        names = {"class": "group"} if values.ndim == 2 else {}
-        return values if type(grid) is np.ndarray else grid.rename(None).rename(names)
+        labels, numbers = {"group": bins.groups}, values.to_numpy()
+        grid = gridded(self.points, numbers, bins.domain, labels, values.attrs)
+        return values if type(grid) is np.ndarray else grid.rename(None)
 
     @classmethod
     def from_text(

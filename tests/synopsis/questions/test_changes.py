@@ -111,8 +111,8 @@ def test_groups_are_compared_one_by_one():
     new, old = (next(drawn(planned(1, roles=roles), {"x": x, "g": g * 1.0}, [1]))
                 for g in (x > 0.5, x < 0.5))  # fmt: skip
     change = change_between(new, old)
-    assert change["class"].values.tolist() == ["a", "b"]
-    first = change["low"].sel({"class": "a"}).values, change["high"].sel({"class": "b"}).values
+    assert change["group"].values.tolist() == ["a", "b"]
+    first = change["low"].sel(group="a").values, change["high"].sel(group="b").values
     assert first[0][100] > 0 > first[1][100]
 
 

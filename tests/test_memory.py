@@ -394,7 +394,7 @@ def test_ten_million_coefficients_are_chosen_and_clipped_in_parts(cube):
 _ANSWER = """
 from dbern.synopsis.tables import answer
 folder = sys.argv[1]
-assert answer(dbern.open(folder + "/out.zarr"), folder + "/q.parquet", folder + "/a.parquet")
+assert answer(dbern.open(folder + "/out.zarr"), folder + "/q.parquet", folder + "/a.parquet").rows
 print(peak())
 """
 

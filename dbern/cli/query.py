@@ -12,7 +12,7 @@ from dbern.cli.progress import shown_progress
 from dbern.system import counted
 
 if TYPE_CHECKING:
-    from dbern.combination.base import Answer
+    from dbern.synopsis.tables import Quantity
 
 
 def _order(value: str) -> int | str:
@@ -60,6 +60,12 @@ def _order(value: str) -> int | str:
     help='Write the probability of each class, "probability_CLASS", instead of values: of naive '
     "Bayes, and of logistic loss and two classes.",
 )
+@click.option(
+    "--interval",
+    is_flag=True,
+    help='Write the ends of the band of all points at once after each value, "low" and "high": '
+    "the non-private function lies in it with probability 0.95.",
+)
 @common
 def query(
     synopsis_path: str,
@@ -69,17 +75,21 @@ def query(
     order: int | str | None,
     shapes: tuple[str, ...],
     probabilities: bool,
+    interval: bool,
     quiet: bool,
 ) -> tuple[Any, str]:
     """Answer every row of a Parquet file, in its order.
 
     SYNOPSIS, QUERIES and ANSWERS are paths or s3:// URLs. ANSWERS has all columns of QUERIES, then
-    "value", or one "value_CLASS" for each class or group. Values are NaN outside the bounds and
-    where a coordinate is missing.
+    "value", or one "value_CLASS" for each class or group. Values are NaN outside the bounds, where
+    a coordinate is missing and, of a kernel regression, where there are no rows, or so few that
+    noise hides them. A last line counts them.
     """
     from dbern.synopsis.opening import open_synopsis
     from dbern.synopsis.tables import answer, published_answers, remove_unfinished
 
+    if probabilities and interval:
+        raise click.UsageError("--interval: is of values. Leave out --probabilities")
     if once and published_answers(answers):
         remove_unfinished(answers)
         there = {"answers": answers, "already": True, "rows": None}
@@ -87,10 +97,12 @@ def query(
     synopsis = open_synopsis(synopsis_path)
     if shapes:
         synopsis = synopsis.shaped(*shapes)
-    quantity: Answer = "probability" if probabilities else "value"
+    quantity: Quantity = "probability" if probabilities else "interval" if interval else "value"
     with shown_progress(quiet) as progress:
-        rows = answer(synopsis, queries, answers, h=order, quantity=quantity, progress=progress)
+        counts = answer(synopsis, queries, answers, h=order, quantity=quantity, progress=progress)
     done = synopsis.metadata.get("post_processing", [])
-    text = f"answered {counted(rows, 'row')} in {answers}"
-    content = {"rows": rows, "answers": answers, "already": False, "post_processing": done}
-    return content, f"{text} ({', '.join(done)})" if done else text
+    text = f"answered {counted(counts.rows, 'row')} in {answers}"
+    text += f" ({', '.join(done)})" if done else ""
+    content = {"rows": counts.rows, "answers": answers, "already": False, "post_processing": done}
+    content |= {"outside": counts.outside, "empty": counts.empty}
+    return content, "\n".join(filter(None, [text, str(counts)]))

@@ -9,24 +9,54 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dbern.combination.base import Answer
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import check_url, creating, identity, open_file
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
+from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
-from dbern.system import Progress, cpu_count, is_url, one_thread, silent
+from dbern.system import Progress, cpu_count, format_number, is_url, one_thread, silent
 from dbern.types import FloatArray
 
+Quantity: TypeAlias = Literal["value", "interval", "probability"]
+"""What is written of each row: the value, the value and the ends of its interval, or classes'."""
+
+_ENDS = ("value", "low", "high")
 _GROUP_ROWS, _GROUP_BYTES = 1 << 19, 1 << 27  # of the answers' row groups
+
+
+class AnswerCounts(NamedTuple):
+    """Counts of a table's rows, and of those without an answer by its reason."""
+
+    rows: int = 0
+    outside: int = 0
+    """Out of bounds, or with a coordinate that is missing."""
+    empty: int = 0
+    """Within the bounds, with no rows here, of a group at least (`Synopsis.interval`)."""
+
+    def plus(self, other: AnswerCounts) -> AnswerCounts:
+        """Return the sum of both."""
+        return AnswerCounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __str__(self) -> str:
+        reasons = {
+            f"{NO_ROWS}, or so few that noise hides them": self.empty,
+            "out of bounds, or a coordinate is missing": self.outside,
+        }
+        missing = {why: count for why, count in reasons.items() if count}
+        if not missing:
+            return ""
+        numbers = " of ".join(map(format_number, (sum(missing.values()), self.rows)))
+        parts = [f"{format_number(count)} {why}" for why, count in missing.items()]
+        return f"{numbers} points have no answer: {'; '.join(parts if parts[1:] else missing)}"
 
 
 def answer(
@@ -35,36 +65,38 @@ def answer(
     answers: str | Path,
     *,
     h: Order = None,
-    quantity: Answer = "value",
+    quantity: Quantity = "value",
     progress: Progress = silent,
-) -> int:
-    """Copy `queries` to `answers`, adding values; return the count of rows.
+) -> AnswerCounts:
+    """Copy `queries` to `answers`, adding values; return how many rows there are.
 
     Both are Parquet files or objects as ``s3://bucket/name``; order and all columns stay, and the
     answers appear whole or not at all. Values are in a column ``value``, or in one
-    ``value_<class>`` for each class, probabilities in ``probability_<class>``. Post-processing is
-    named in the metadata of these fields, as JSON under ``post_processing``. Raises SpecError for a
-    queries file that is not Parquet or lacks an axis, answers that exist, or a synopsis without
-    probabilities that are asked for; ReleaseError where the answers cannot be written.
+    ``value_<class>`` for each class, probabilities in ``probability_<class>``; of "interval" the
+    ends that `Synopsis.interval` gives by default follow each value, in ``low`` and ``high``. A
+    value is NaN out of bounds and where the interval is. Post-processing is named in the metadata
+    of these fields, as JSON under ``post_processing``. Raises SpecError for a queries file that is
+    not Parquet or lacks an axis, answers that exist, or a synopsis without probabilities that are
+    asked for; ReleaseError where the answers cannot be written.
     """
-    names = synopsis.combination.columns_of(quantity)
+    names = _names(synopsis, quantity)
     with _opened(queries, synopsis, names) as file:
         schema, total = file.schema_arrow, file.metadata.num_rows
         done = synopsis.metadata.get("post_processing")
         label = {"post_processing": json.dumps(done)} if done else None
         for name in names:
             schema = schema.append(pa.field(name, pa.float64(), metadata=label))
-        evaluate = _evaluator(synopsis, synopsis.evaluator(total, h, quantity), names)
+        evaluate = _evaluator(synopsis, _columns(synopsis, total, h, quantity), names)
         with (
             _written(answers) as sink,
             pq.ParquetWriter(sink, schema, use_dictionary=_texts(file)) as writer,
         ):
-            rows = 0
-            for group in _groups(_answered(evaluate, _batches(queries, file))):
+            counts = AnswerCounts()
+            for group, counts_of_group in _groups(_answered(evaluate, _batches(queries, file))):
                 writer.write_table(group)
-                rows += group.num_rows
-                progress("answering", rows, total)
-            return rows
+                counts = counts.plus(counts_of_group)
+                progress("answering", counts.rows, total)
+            return counts
 
 
 def published_answers(answers: str | Path) -> bool:
@@ -214,40 +246,65 @@ def _texts(file: pq.ParquetFile) -> list[str]:
     return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
-_Evaluate: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+def _names(synopsis: Synopsis, quantity: Quantity) -> list[str]:
+    if quantity != "interval":
+        return synopsis.combination.columns_of(quantity)
+    names = synopsis.combination.columns_of("value")
+    return [f"{end}{name.removeprefix('value')}" for name in names for end in _ENDS]
+
+
+def _columns(
+    synopsis: Synopsis, total: int, h: Order, quantity: Quantity
+) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that gives the answers (m, ..) to points (m, l) of a request."""
+    bands, request = synopsis._bands, BandRequest(h=h)
+    if quantity == "probability" or not (quantity == "interval" or bands.may_be_missing):
+        return synopsis.evaluator(total, h, quantity)
+    bands.prepare(request)
+    ends = slice(None) if quantity == "interval" else slice(1)
+    return lambda points: bands.answers(points, request, total)[..., ends]
+
+
+_Answered: TypeAlias = tuple[pa.RecordBatch, AnswerCounts]
 
 
 def _evaluator(
     synopsis: Synopsis, values: Callable[[FloatArray], FloatArray], names: Sequence[str]
-) -> _Evaluate:
-    axes = synopsis.domain.axes
+) -> Callable[[pa.RecordBatch], _Answered]:
+    domain = synopsis.domain
 
-    def evaluate(batch: pa.RecordBatch) -> pa.RecordBatch:
-        points = np.column_stack([as_floats(batch.column(axis.name), axis.column) for axis in axes])
+    def evaluate(batch: pa.RecordBatch) -> _Answered:
+        points = np.column_stack(
+            [as_floats(batch.column(axis.name), axis.column) for axis in domain.axes]
+        )
         columns = values(points).reshape(batch.num_rows, -1)
         for name, column in zip(names, columns.T, strict=True):
             batch = batch.append_column(name, pa.array(np.ascontiguousarray(column)))
-        return batch
+        inside = domain.inside(points)
+        empty = np.isnan(columns).any(axis=1) & inside
+        return batch, AnswerCounts(len(points), int((~inside).sum()), int(empty.sum()))
 
     return evaluate
 
 
-def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
+def _groups(batches: Iterator[_Answered]) -> Iterator[tuple[pa.Table, AnswerCounts]]:
+    waiting, counts = list[pa.RecordBatch](), AnswerCounts()
+    for batch, counts_of_batch in batches:
         waiting.append(batch)
-        rows, size = sum(b.num_rows for b in waiting), sum(b.nbytes for b in waiting)
-        if rows >= _GROUP_ROWS or size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(waiting)
-            waiting.clear()
+        counts = counts.plus(counts_of_batch)
+        if counts.rows >= _GROUP_ROWS or sum(b.nbytes for b in waiting) >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting), counts
+            waiting, counts = [], AnswerCounts()
     if waiting:
-        yield pa.Table.from_batches(waiting)
+        yield pa.Table.from_batches(waiting), counts
 
 
-def _answered(evaluate: _Evaluate, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answered(
+    evaluate: Callable[[pa.RecordBatch], _Answered], batches: Iterator[pa.RecordBatch]
+) -> Iterator[_Answered]:
     """Evaluate batches on all cores, a few ahead of the writer, in order."""
     cores = cpu_count()
-    waiting: deque[Future[pa.RecordBatch]] = deque()
+    waiting: deque[Future[_Answered]] = deque()
     with one_thread(), ThreadPoolExecutor(cores) as pool:
         for batch in batches:
             waiting.append(pool.submit(evaluate, batch))

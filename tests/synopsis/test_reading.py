@@ -393,8 +393,8 @@ def test_answers_keep_the_order_and_every_column(two, files, rows, batch, monkey
     table = asked(files[0], rows, row_group_size=300)
     told = []
     count = answer(two, *files, h=2, progress=lambda *told_: told.append(told_))
-    assert count == rows
     answers = pq.read_table(files[1])
+    assert count == (rows, np.isnan(answers["value"].to_numpy()).sum(), 0)
     assert answers.column_names == [*table.column_names, "value"]
     assert answers.drop_columns(["value"]).equals(table)
     x = table["x"].cast(pa.float64()).to_numpy()
@@ -410,7 +410,7 @@ def test_times_of_96_bits_keep_their_century(two, files):
     when = pa.array([13_569_465_600_123_456, -14_831_769_600_000_000]).cast(pa.timestamp("us"))
     table = pa.table({"x": [1.0, 2.0], "y": [0.0, 0.5], "when": when})
     pq.write_table(table, files[0], use_deprecated_int96_timestamps=True)
-    assert answer(two, *files) == 2
+    assert answer(two, *files).rows == 2
     assert pq.read_table(files[1])["when"].equals(table["when"])
 
 
@@ -422,7 +422,7 @@ def test_row_groups_are_gathered_up_to_a_limit(two, files, limit, value, groups,
     monkeypatch.setattr("dbern.synopsis.tables.BATCH_ROWS", 50)
     monkeypatch.setattr(f"dbern.synopsis.tables.{limit}", value)
     asked(files[0], 350)
-    assert answer(two, *files) == 350
+    assert answer(two, *files).rows == 350
     written = pq.ParquetFile(files[1]).metadata
     assert [written.row_group(i).num_rows for i in range(written.num_row_groups)] == groups
     encodings = {

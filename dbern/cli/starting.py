@@ -265,7 +265,8 @@ def _target_lines(learner: type[Learner], settings: dict[str, str]) -> list[str]
     lines = [_line("kind", learner.kind)]
     for key, text in settings.items():
         description = learner.model_fields[key].description
-        lines.append(f"{key} = {text}" + (f"  # as in: {description}" if description else ""))
+        chosen = "chosen by public or released numbers; or " if text == '"auto"' else ""
+        lines.append(f"{key} = {text}{f'  # {chosen}as in: {description}' if description else ''}")
     return lines + [
         f"# {_line(key, field.default)}"
         for key, field in learner.model_fields.items()

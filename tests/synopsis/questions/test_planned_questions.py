@@ -40,12 +40,12 @@ def edge_notes(questions, resolution):
         mechanism={"questions": questions, "k": None, "h": None, "noise": "auto"},
     )  # fmt: skip
     plan = plan_files(dbern.ReleaseSpec(**content), ())
-    return [note for note in plan.notes if note.startswith("shares: ")], plan
+    return [note for note in plan.notes if note.startswith("shares without a resolution ")], plan
 
 
 def test_a_plan_says_by_what_factor_edges_widen_shares():
     (note,), plan = edge_notes(["mass", "quantile"], None)
-    factor = float(re.search(r"up to ([0-9.]+) times as wide as noise", note)[1])
+    factor = float(re.search(r"are up to ([0-9.]+) times as wide as with one", note)[1])
     (bins,), wide = plan.components[0].maps, plan.outlook.questions
     gaps = [count * question_widths.GAPS[bins.degree] / bins.cells for count in (1, 2)]
     noise_alone = [wide[name] - gap for name, gap in zip(("quantile", "mass"), gaps, strict=True)]
@@ -54,7 +54,7 @@ def test_a_plan_says_by_what_factor_edges_widen_shares():
     ]
     assert factor == pytest.approx(max(factors), abs=0.06)
     assert factor > 1.2
-    assert "write [data.resolution] x = " in note
+    assert ": [data.resolution] x = " in note
     assert edge_notes(["mass", "quantile"], {"x": 1.0})[0] == []
     assert edge_notes(["density"], None)[0] == []
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from dbern.certify.error_summary import lower_bound_text, upper_bound_text
-from dbern.combination.base import Meaning
+from dbern.combination.base import Combination, Meaning
 from dbern.data.domain import Domain, rounded_text, volume_unit
 from dbern.errors import SpecError, optional_import, printable
 from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
 from dbern.synopsis.grids import check_numeric
 from dbern.synopsis.labels import of_columns
 from dbern.synopsis.points import Points, Shape, Window
+from dbern.synopsis.titles import function_title
 from dbern.system import html_table
 from dbern.types import BoolArray, FloatArray
 
@@ -49,6 +50,10 @@ class Drawable(Protocol):
     @property
     def domain(self) -> Domain:
         """Its axes."""
+
+    @property
+    def combination(self) -> Combination:
+        """Making of the function from what was released."""
 
     @property
     def metadata(self) -> Mapping[str, Any]:
@@ -121,7 +126,7 @@ def plotted(synopsis: Drawable, ax: Any = None, *, window: Window = None, **how:
             notes = [f"the first {most} of {grid.sizes[by]} by {grid[by].attrs['long_name']}"]
         grid, low, high = (array.isel({by: slice(most)}) for array in (grid, low, high))
     precision = _precision_text(low, high, curve=len(axes) == 1)
-    heading = _heading(synopsis.metadata, [precision, *notes])
+    heading = _heading(synopsis, [precision, *notes])
     shown = grid.where(low.notnull()).assign_attrs(long_name=_value_name(synopsis, grid))
     if synopsis.meaning == "density":  # whose units, such as miles-1 hours-1, are for files
         shown.attrs.pop("units", None)
@@ -144,10 +149,11 @@ def _value_name(synopsis: Drawable, grid: xarray.DataArray) -> str:
     return f"mean of {name}" if synopsis.meaning == "response" else name
 
 
-def _heading(metadata: Mapping[str, Any], notes: Sequence[str]) -> str:
+def _heading(synopsis: Drawable, notes: Sequence[str]) -> str:
     """Return the title of a figure: what was released, for how much, and when."""
+    metadata = synopsis.metadata
     label = "RANDOM DP only, " if "random_dp" in metadata else ""
-    parts = [f"{metadata['target']['kind']}{of_columns(metadata)}"]
+    parts = [function_title(synopsis.combination, synopsis.domain, metadata)]
     parts += [f"{label}epsilon {metadata['epsilon']}"]
     parts += [f"delta {metadata['delta']}"] if Fraction(metadata["delta"]) else []
     parts += [str(metadata.get("created", ""))[:10], *metadata.get("post_processing", [])]
@@ -256,7 +262,7 @@ def _precision_text(low: xarray.DataArray, high: xarray.DataArray, *, curve: boo
     least, most = float(known.min()), float(known.max())
     between = f"±{lower_bound_text(least)} to " if least < _EVEN * most else ""
     band = "the band holds" if curve else f"within {between}±{upper_bound_text(most)}"
-    return f"{band} everywhere at once with probability {1 - float(BandRequest().beta):g}"
+    return f"{band} everywhere at once, {100 * (1 - float(BandRequest().beta)):g} % sure"
 
 
 def eastward_degree(grid: xarray.DataArray) -> float | None:

@@ -221,7 +221,10 @@ def test_degrees_are_said_as_the_conventions_say(land, degrees):
     axes = Figure().add_subplot()
     degrees.plot(axes)
     assert axes.get_aspect() == pytest.approx(1 / math.cos(math.radians(35)))
-    assert axes.get_title().startswith(f"{degrees.metadata['name']}\nkernel-density, epsilon 2\n")
+    name, *what = axes.get_title().split("\n")
+    assert name == degrees.metadata["name"]
+    assert " ".join(what).startswith("density of longitude (degrees_east) and latitude (")
+    assert "smoothed over 5 and 3, epsilon 2 within " in " ".join(what)
     axes = Figure().add_subplot()
     land.plot(axes)
     assert axes.get_aspect() == 1.0

@@ -126,7 +126,7 @@ def test_a_title_says_what_it_is_what_it_cost_and_how_far_off(drawn, synopses, n
     assert metadata.get("title", metadata["name"]) in heading
     assert metadata["target"]["kind"] in heading
     assert "epsilon 20, 2026-03-01" in heading
-    assert "everywhere at once with probability 0.95" in heading
+    assert "everywhere at once, 95 % sure" in heading
     if len(synopses[name].domain.axes) == 2:
         low, high = synopses[name].interval(synopses[name].grid(201))
         widths = ((high - low) / 2).values

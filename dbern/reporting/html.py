@@ -2,7 +2,8 @@
 
 Its bytes depend on the synopsis and the name of its folder alone, under given versions. A page has
 two pictures: one that stands (`dbern.reporting.svg`, of `pictures`; colours in `colours`), and one
-that answers (`live`, `live_figures` and ``live.js``). Maps in notebooks are of `synopsis.maps`.
+that answers (`live`, `live_figures` and ``live.js``; its numbers are of `packing`). Maps in
+notebooks are of `synopsis.maps`.
 """
 
 from __future__ import annotations

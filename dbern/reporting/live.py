@@ -1,18 +1,19 @@
 """Questions to a released function on the report's page: offline, without Python.
 
-The page holds released numbers R, where bins are shrunk also before that, and, for each axis, the
-matrix M from them to coefficients of the Bernstein basis, or to lattice values between which the
-function is linear: ``b(y) = basis(y) M`` are an axis's weights of a place, and products over axes
-those of the numbers in the value there. An integral of the Bernstein basis is a tail of that of
-the next degree.
+A curve, a map and its band are on the page as they are drawn. A function that counts no rows is
+there by its coefficients of the Bernstein basis, whose integral is a tail of that of the next
+degree: so are its boxes told. The slices of three axes are drawn from what was released, where bins
+are shrunk also before that, by the matrices M from bins to coefficients, or to lattice values
+between which the function is linear: ``basis(y) M`` are an axis's weights of a place.
 
-Where bins count rows the page has, for public places of each axis, the weights with which
-`Distribution` answers: of steps, of kernels of a few bandwidths, and of their integrals. A box is
-told by differences of two places, which are multiples where rows are rounded, and intervals by the
+Where bins count rows the page has what was released and, for public places of each axis, the
+weights with which `Distribution` answers: of steps, of kernels of a few bandwidths, and of their
+integrals; of one axis, where no product needs the weights of kernels, what they tell of each place.
+A box is told by differences of two places, multiples where rows are rounded, and intervals by the
 tail of the noise's law: the same formulas as for many boxes in Python
 (`dbern.synopsis.questions.interval`, and `.split_measure` for regressions and the shares of
-groups). Values are what Python answers, up to roundings; intervals
-are as wide, or a little wider. All on the page is released or public.
+groups). Values are what Python answers, up to roundings; intervals are as wide, or a little wider.
+All on the page is released or public.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from dbern.data.times import TimeUnit
 from dbern.errors import printable
 from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
+from dbern.reporting.packing import Packed, pack
 from dbern.reporting.pictures import label, value_name
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.confidence_bands import BandRequest
@@ -57,7 +59,16 @@ MAX_EMBEDDED = 300_000
 _BANDWIDTH_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
 """Bandwidths on offer, as multiples of the released one: the first ones first, where room ends."""
 
-_MAX_NUMBERS = 270_000  # for all of them, of eight bytes each
+_MAX_NUMBERS = 270_000  # for all of them, of about three bytes each
+_EXACT_BITS = 46
+"""Of weights: what they lack adds less to a sum over all numbers than the ``1e-12`` of the largest,
+times what they are and their weights, that intervals have for roundings. Of three axes a box has
+nine products of differences of rounded weights: below 4e-13."""
+
+_RELEASED_BITS = 50  # of multiples of a law's granularity: all that they have
+_COEFFICIENT_BITS = 40  # of a function that counts no rows: an integral is off by 5e-13 of it
+_DRAWN_BITS = 30  # of what is drawn, at most
+_BAND_BITS = 17  # of the least half-width: two of its digits are written
 _MAX_EDGES = 200  # along an axis
 _CLOSEST = 1e-6  # of the axis's width: nearer to its end no other end is on offer
 _ROUND_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
@@ -80,7 +91,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     axes, functions = synopsis.domain.axes, _functions(synopsis)
     if not functions or left_out(synopsis):
         return None
-    first, flat, arrays = functions[0], len(axes) < 3, dict[str, int]()
+    flat, arrays = len(axes) < 3, dict[Packed, int]()
     distribution = synopsis.distribution() if _counts_rows(synopsis, functions) else None
     parts = _parts(distribution)
     response = distribution is not None and distribution.response is not None
@@ -88,24 +99,20 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     # Of groups also their shares; of two axes a map of the likeliest.
     count = 1 if not parts else 2 if len(axes) == 1 else 3
     shows = ("response",) if response else ("density", "share", "likeliest")[:count]
-    released = [*parts[0].values] if response else [array.released for array in functions]
-    matrices = () if response else first.strategy.matrices(first.order)
-    counting = distribution and _counting(synopsis, distribution, cells, arrays)
+    sliced = not (flat or response)
+    released, function = _function(functions, distribution, arrays, sliced=sliced)
+    counting = distribution and _counting(synopsis, distribution, released, cells, arrays)
     value = value_name(synopsis) if response else "density"
     content = {
         "axes": _axis_ranges(axes),
         "places": cells,
-        "shape": first.released.shape,
-        "released": [_packed(array) for array in released],
-        "linear": first.component.interpolated,
-        "answered": [_packed(array.shrunk) if array.shrunk_distance else "" for array in functions],
+        **function,
         "shows": shows,
         "counting": counting,
         "private": synopsis.metadata["target"].get("n") is None,
-        "matrices": [_index_of(array, arrays) for array in matrices],
         "arrays": list(arrays),
-        "ends": _packed(_band_bounds(synopsis, cells), "<f4") if flat or response else "",
-        "bands": [] if flat or response else _half_widths(synopsis),
+        "drawn": None if sliced else _drawn(synopsis, cells),
+        "bands": _half_widths(synopsis) if sliced else [],
         "summed": 0.0 if counting else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
         **_colours(len(parts)),
@@ -131,6 +138,40 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     }
 
 
+def _function(
+    functions: Sequence[ReleasedArray],
+    distribution: Distribution | None,
+    arrays: dict[Packed, int],
+    *,
+    sliced: bool,
+) -> tuple[list[FloatArray], dict[str, Any]]:
+    """Return the released numbers of each group, in shares of rows or as coefficients, and facts.
+
+    Where slices are drawn also what is drawn of shrunk bins, and of bins the matrices that draw it.
+    """
+    first, bits = functions[0], _RELEASED_BITS if distribution else _COEFFICIENT_BITS
+    matrices = first.strategy.matrices(first.order) if sliced or not distribution else []
+    transformed = [] if distribution else matrices
+    released, unit = [array.released for array in functions], 1.0
+    if distribution and distribution.response:
+        released = [*_parts(distribution)[0].values]
+    elif distribution:
+        unit = first.component.value_unit
+    released = [_transformed(array, transformed) / unit for array in released]
+    shrunk = [array.shrunk if sliced and array.shrunk_distance else None for array in functions]
+    return released, {
+        "shape": released[0].shape,
+        "unit": unit,
+        "released": [pack(array, bits) for array in released],
+        "linear": first.component.interpolated,
+        "answered": [
+            None if array is None else pack(_transformed(array, transformed) / unit, bits)
+            for array in shrunk
+        ],
+        "matrices": [_index_of(array, arrays) for array in matrices if distribution],
+    }
+
+
 def _axis_ranges(axes: Sequence[Axis]) -> list[dict[str, float]]:
     """Bounds of the axes in the units of the records, and milliseconds per unit of time axes."""
     return [
@@ -147,7 +188,7 @@ def _scripts() -> dict[str, str]:
     """Return the scripts of the plotting library and of the page: all that a browser may run."""
     from bokeh.resources import Resources
 
-    library = str(Resources(mode="inline", components=["bokeh"]).js_raw[0])
+    library = str(Resources(mode="inline", minified=True, components=["bokeh"]).js_raw[0])
     script = files("dbern.reporting").joinpath("templates/live.js").read_text(encoding="utf-8")
     digests = (hashlib.sha256(code.encode()).digest() for code in (library, script))
     allowed = " ".join(f"'sha256-{base64.b64encode(code).decode()}'" for code in digests)
@@ -190,18 +231,45 @@ def _counts_rows(synopsis: Synopsis, functions: Sequence[ReleasedArray]) -> bool
     return bool(functions) and are_counts and "random_dp" not in synopsis.metadata
 
 
-def _index_of(values: FloatArray, arrays: dict[str, int]) -> int:
+def _transformed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+    """Apply a matrix along each axis."""
+    for axis, matrix in enumerate(matrices):
+        values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return values
+
+
+def _index_of(values: FloatArray, arrays: dict[Packed, int]) -> int:
     """Index among the page's arrays, each of which is written once."""
-    return arrays.setdefault(_packed(values), len(arrays))
+    return arrays.setdefault(pack(values, _EXACT_BITS), len(arrays))
 
 
-def _sides(envelope: Envelope, arrays: dict[str, int]) -> dict[str, int]:
+def _sides(envelope: Envelope, arrays: dict[Packed, int]) -> dict[str, int]:
     sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
     return {name: _index_of(side, arrays) for name, side in sides.items()}
 
 
+def _sums(
+    envelope: Envelope, bins: Sequence[FloatArray], arrays: dict[Packed, int]
+) -> dict[str, dict[str, Any]]:
+    """Return what weights of one axis tell of each place: all that the page makes of them."""
+    numbers = {}
+    sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
+    for name, rows in sides.items():
+        sizes = np.abs(rows)
+        of_rows = rows.sum(axis=1), sizes.max(axis=1), sizes.sum(axis=1), (rows**2).sum(axis=1)
+        numbers[name] = {"of": [_index_of(rows @ values, arrays) for values in bins]} | {
+            key: _index_of(column, arrays)
+            for key, column in zip(("sum", "most", "spread", "square"), of_rows, strict=True)
+        }
+    return numbers
+
+
 def _counting(
-    synopsis: Synopsis, distribution: Distribution, cells: int, arrays: dict[str, int]
+    synopsis: Synopsis,
+    distribution: Distribution,
+    bins: Sequence[FloatArray],
+    cells: int,
+    arrays: dict[Packed, int],
 ) -> dict[str, Any]:
     """Weights for shares of the rows, and for functions at other bandwidths (`Distribution`)."""
     measures, parts = distribution.measures, _parts(distribution)
@@ -211,7 +279,7 @@ def _counting(
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     beta /= distribution.choices
     stops = [
-        _stop(distribution, factor, edges, cells, arrays)
+        _stop(distribution, bins, factor, edges, arrays)
         for factor in _factors(distribution, edges, cells)
     ]
     count = 2 * cells ** len(splines)
@@ -224,7 +292,6 @@ def _counting(
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": distribution.rows,
-        "unit": 1.0 if distribution.response else synopsis.arrays[0].component.value_unit,
         "tails": [measure.tail(2, beta / len(measures)) for measure in measures],
         "everywhere": [measure.tail(count, beta / len(measures)) for measure in measures],
         "errors": [measure.error for measure in measures],
@@ -322,47 +389,56 @@ def _wider(kernel: Kernel, factor: float) -> Kernel:
 
 def _stop(
     distribution: Distribution,
+    bins: Sequence[FloatArray],
     factor: float,
     edges: Sequence[FloatArray],
-    cells: int,
-    arrays: dict[str, int],
+    arrays: dict[Packed, int],
 ) -> dict[str, Any]:
-    """One bandwidth: sides of masses from 0 to each end, and of values that are not evaluated."""
+    """One bandwidth: sides of masses from 0 to each end, and of values that are not drawn yet."""
     kernels = [_wider(kernel, factor) for kernel in distribution.kernels]
     axes = list(zip(distribution.measures[0].splines, kernels, edges, strict=True))
-    middles = (np.arange(cells) + 0.5) / cells
     lengths = [
         f"{kernel.bandwidth * axis.width:.3g}"
         for kernel, axis in zip(kernels, distribution.domain.axes, strict=True)
     ]
     masses = [mass_envelope(splines, kernel, np.zeros_like(x), x) for splines, kernel, x in axes]
     used = axes if factor != 1.0 or _parts(distribution) else []
-    values = [density_envelope(splines, kernel, middles) for splines, kernel, _ in used]
+    middles = _cell_middles(_CELLS_PER_AXIS[min(len(axes), 2)])
+    values = [
+        _on_released(density_envelope(splines, kernel, middles), distribution)
+        for splines, kernel, _ in used
+    ]
     return {
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
         "peak": math.prod(kernel.peak for kernel in kernels) / distribution.domain.volume,
         "masses": [_sides(_on_released(sides, distribution), arrays) for sides in masses],
-        "values": [_sides(_on_released(sides, distribution), arrays) for sides in values],
+        "values": [_sums(sides, bins, arrays) for sides in values]
+        if len(axes) == 1
+        else [_sides(sides, arrays) for sides in values],
     }
 
 
-def _band_bounds(synopsis: Synopsis, cells: int) -> FloatArray:
-    """Ends of `interval` at the middles of the cells: (2, groups, cells), low first.
+def _drawn(synopsis: Synopsis, cells: int) -> Packed:
+    """Values at the middles of the cells, and how far `interval` goes below and above them.
 
-    For a regression (3, 1, cells), its values first: NaN where there are no rows, with all of the
-    range between the ends.
+    Of shape (3, groups, cells), or with cells of more axes. Where a regression has no rows there is
+    all of its range around the middle, and above it what is below 0.
     """
-    points = _middles(synopsis, [cells] * len(synopsis.domain.axes))
+    shape = [cells] * len(synopsis.domain.axes)
+    points = _middles(synopsis, shape)
     low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
-    columns = [low, high]
-    if isinstance(synopsis.combination, Quotient):
-        range_ends, missing = (synopsis.combination.low, synopsis.combination.high), np.isnan(low)
-        columns = [np.where(missing, np.nan, synopsis(points))]
-        columns += [
-            np.where(missing, end, of) for end, of in zip(range_ends, (low, high), strict=True)
-        ]
-    return np.stack([np.reshape(column, (len(points), -1)).T for column in columns])
+    value, combination = synopsis(points), synopsis.combination
+    parts = [value, value - low, high - value]
+    if isinstance(combination, Quotient):
+        half, missing = combination.radius, np.isnan(low)
+        ends = zip(parts, (combination.middle, half, -half), strict=True)
+        parts = [np.where(missing, empty, part) for part, empty in ends]
+    rows = [np.reshape(part, (len(points), -1)).T for part in parts]
+    drawn, widths = np.stack(rows).reshape(3, -1, *shape), (high - low) / 2
+    least = float(np.min(widths, where=widths > 0, initial=np.inf))
+    digits = math.log2(max(float(np.abs(drawn).max()) / least, 1.0))
+    return pack(drawn, min(_BAND_BITS + math.ceil(digits), _DRAWN_BITS))
 
 
 def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
@@ -372,20 +448,18 @@ def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
     for band in synopsis._bands.of_arrays(BandRequest(beta), raw=True):  # what `interval` reads
         cells = band.biases.table.shape if band.biases else (1,) * len(synopsis.domain.axes)
         widths = band.at(_middles(synopsis, cells))
-        tables.append({"cells": cells, "widths": _packed(widths, "<f4")})
+        tables.append({"cells": cells, "widths": pack(widths, _DRAWN_BITS)})
     return tables
 
 
 def _middles(synopsis: Synopsis, counts: Sequence[int]) -> FloatArray:
     axes = zip(synopsis.domain.axes, counts, strict=True)
-    grids = np.meshgrid(
-        *(axis.at((np.arange(count) + 0.5) / count) for axis, count in axes), indexing="ij"
-    )
+    grids = np.meshgrid(*(axis.at(_cell_middles(count)) for axis, count in axes), indexing="ij")
     return np.stack([grid.reshape(-1) for grid in grids], axis=-1)
 
 
-def _packed(values: FloatArray, kind: str = "<f8") -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode()
+def _cell_middles(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
 
 
 def _colours(classes: int) -> dict[str, Any]:

@@ -104,6 +104,7 @@ async def _ask(debugger: str, page: Path, steps: Sequence[str | tuple[float, ...
     return told
 
 
+_IS_READY = "!document.getElementById('live') || document.getElementById('live').dataset.ready > ''"
 _DRAGS = "document.getElementById('live').dataset.drags ?? '0'"
 _FRAME = """(() => {
     const view = [...Bokeh.index].find((one) => one.model.name === "value");
@@ -125,7 +126,7 @@ async def _opened(debugger: str, page: Path, width: int, scheme: str) -> _Sessio
     while not any(one["method"] == "Page.loadEventFired" for one in session.events):
         await session.receive()
     until = time.monotonic() + _SECONDS
-    while not await session.value("(document.getElementById('live')?.dataset.ready ?? '1') > ''"):
+    while not await session.value(_IS_READY):
         assert time.monotonic() < until, "the page's script does not end"
     return session
 

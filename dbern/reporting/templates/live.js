@@ -5,13 +5,22 @@ document.addEventListener("DOMContentLoaded", async () => {
   const find = (name) => document.getElementById(name);
   const facts = JSON.parse(find("live-facts").textContent);
   const root = find("live");
-  const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0)).buffer;
-  const axes = facts.axes, cells = facts.places;
-  const doubles = (one) => new Float64Array(bytes(one));
-  const released = facts.released.map(doubles), answered = facts.answered.map((one) => one && doubles(one));
-  const floats = (text) => new Float32Array(bytes(text));
-  const ends_of_band = floats(facts.ends), bands = facts.bands.map((one) => ({ cells: one.cells, widths: floats(one.widths) }));
-  const arrays = facts.arrays.map(doubles);
+  // Whole multiples of a unit, as differences, deflated: dbern.reporting.packing.
+  const unpacked = async (packed) => {
+    if (!packed) return null;
+    const [unit, lag, turns, width, text] = packed, deflated = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+    const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
+    const planes = new Uint8Array(await new Response(stream).arrayBuffer()), count = planes.length / width, values = new Float64Array(count);
+    for (let plane = width - 1; plane >= 0; plane--) for (let at = 0; at < count; at++) values[at] = 256 * values[at] + planes[plane * count + at];
+    for (let at = 0; at < count; at++) values[at] = values[at] % 2 ? -(values[at] + 1) / 2 : values[at] / 2;
+    for (let turn = 0; turn < turns; turn++) for (let at = lag; at < count; at++) values[at] += values[at - lag];
+    return values.map((one) => one * unit);
+  };
+  const axes = facts.axes, cells = facts.places, each_unpacked = (all) => Promise.all(all.map(unpacked));
+  const [released, answered, arrays, widths, [on_page]] = await Promise.all(
+    [facts.released, facts.answered, facts.arrays, facts.bands.map((one) => one.widths), [facts.drawn]].map(each_unpacked),
+  );
+  const bands = facts.bands.map((one, group) => ({ cells: one.cells, widths: widths[group] }));
   const ends = (i) => [axes[i].low, axes[i].high - axes[i].low];
   const state = {
     group: 0, show: facts.shows[0], stop: Number(root.dataset.start), slice: Number(find("live-slice")?.value ?? 0),
@@ -35,14 +44,16 @@ document.addEventListener("DOMContentLoaded", async () => {
     row.forEach((one, v) => { for (let j = 0; j < columns; j++) found[j] += one * matrix[v * columns + j]; });
     return found;
   };
-  const matrix = (i) => arrays[facts.matrices[i]];
-  const degree = (i) => matrix(i).length / facts.shape[i] - 1;
-  const weights = (i, y) => times(basis(y, degree(i)), matrix(i), facts.shape[i]);
+  // Of coefficients; of bins by the matrix to these.
+  const weights = (i, y) => {
+    const matrix = arrays[facts.matrices[i]], size = facts.shape[i];
+    return matrix ? times(basis(y, matrix.length / size - 1), matrix, size) : basis(y, size - 1);
+  };
   // The integral of the basis from 0 to y: (b_{v+1,k+1} + .. + b_{k+1,k+1}) / (k + 1). Pages without bins use it, and have no hats.
   const below = (i, y) => {
-    const k = degree(i), next = basis(y, k + 1), found = new Float64Array(k + 1);
+    const k = facts.shape[i] - 1, next = basis(y, k + 1), found = new Float64Array(k + 1);
     for (let v = k, tail = 0; v >= 0; v--) found[v] = (tail += next[v + 1]) / (k + 1);
-    return times(found, matrix(i), facts.shape[i]);
+    return found;
   };
   const between = (i, low, high) => {
     const ends = below(i, low);
@@ -90,8 +101,8 @@ document.addEventListener("DOMContentLoaded", async () => {
   const spread = (values) => values.reduce((a, b) => a + Math.abs(b), 0);
   const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
   const plus = (a, b) => a.map((one, at) => one + b[at]);
-  const bins = counting ? released.map((values) => values.map((one) => one / counting.unit)) : [];
-  const all = counting && bins.reduce(plus);
+  // Sums of what each released array tells, so many times each.
+  const mixed = (arrays, times) => arrays.map((values, g) => values.map((one) => times[g] * one)).reduce(plus);
   const row = (i, table, at) => arrays[table].subarray(at * facts.shape[i], (at + 1) * facts.shape[i]);
   // Of weights that are products of rows, one low, one near and one high an axis, for every choice of a place on each.
   const known = (given) => {
@@ -102,7 +113,10 @@ document.addEventListener("DOMContentLoaded", async () => {
     const over = (end, of) => terms[end].map((names) => outer(sides.map((one, i) => one[names[i]].map(of)))).reduce(plus);
     const square = (end) => terms[end].flatMap((names) => terms[end].map((others) => outer(sides.map((one, i) => one[names[i]].map((own, at) => dot(own, one[others[i]][at])))))).reduce(plus);
     const side = (end) => ({
-      of: (values) => terms[end].map((names) => sums(values, sides.map((one, i) => one[names[i]]))).reduce(plus),
+      of: (times) => {
+        const values = mixed(released, times);
+        return terms[end].map((names) => sums(values, sides.map((one, i) => one[names[i]]))).reduce(plus);
+      },
       ...(end === "near" ? {} : { sum: over(end, total), most: over(end, most), spread: over(end, spread), square: square(end) }),
     });
     return { low: side("low"), near: side("near"), high: side("high") };
@@ -118,15 +132,16 @@ document.addEventListener("DOMContentLoaded", async () => {
   // or what the "part" of a group, or of the response, is of all there.
   const told = (weights, what, tail, group = state.group) => {
     const { low, near, high } = weights, part = what === "part";
-    const own = parts?.response && !part ? all : bins[group], others = part && all.map((one, j) => one - own[j]);
+    const whole_rows = released.map(() => 1), mine = parts?.response && !part ? whole_rows : released.map((_, g) => Number(g === group));
+    const rest = mine.map((one) => 1 - one), own = mixed(released, mine), others = part && mixed(released, rest);
     const size = own.length, whole = total(own), least = 1e-12 * Math.max(most(own), part ? most(others) : 0);
     const error = (part ? 2 * parts.error : counting.errors[group]) + least;
     const lines = (one, other) => {
-      const top = one.of(own), rest = part && other.of(others);
+      const top = one.of(mine), left = part && other.of(rest);
       if (part) {
         const { squares, largest } = parts, both = (a, b, [x, y]) => a * x + b * y;
         return (at) => [
-          top[at], top[at] + rest[at], squares[0] * one.square[at], squares[0] * one.square[at],
+          top[at], top[at] + left[at], squares[0] * one.square[at], squares[0] * one.square[at],
           both(one.square[at], other.square[at], squares), both(2 * one.most[at], other.most[at], largest),
           error * both(2 * one.spread[at], other.spread[at], largest),
         ];
@@ -135,7 +150,7 @@ document.addEventListener("DOMContentLoaded", async () => {
       return (at) => [top[at], base, one.square[at], mixed?.[at] ?? 0, square, 1 + one.most[at], error * (size + one.spread[at])];
     };
     const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
-    const value = near.of(own), base = part ? near.of(all) : value.map(() => (what === "share" ? whole : 1));
+    const value = near.of(mine), base = part ? near.of(whole_rows) : value.map(() => (what === "share" ? whole : 1));
     const below = lines(low, high), above = lines(high, low), maximum = what === "rows" ? mostRows : 1;
     const first = value.map((_, at) => end(-1, maximum, tails, below(at)));
     const last = value.map((_, at) => Math.max(first[at], end(1, maximum, tails, above(at))));
@@ -153,11 +168,17 @@ document.addEventListener("DOMContentLoaded", async () => {
     const less = (a, b) => [row(i, tables[i][a], high).map((one, j) => one - row(i, before[i][b], low)[j])];
     return { low: less("low", "high"), near: less("near", "near"), high: less("high", "low") };
   }));
-  // All places, of a slice.
-  const everywhere = (tables) => known(tables.map((one, i) => {
-    const rows = (table) => (i === 2 ? [row(i, table, state.slice)] : Array.from({ length: cells }, (_, at) => row(i, table, at)));
-    return { low: rows(one.low), near: rows(one.near), high: rows(one.high) };
-  }));
+  // All places, of a slice; of one axis what its weights tell is on the page.
+  const everywhere = (tables) => {
+    if (axes.length === 1) {
+      const side = ({ of, ...others }) => ({ of: (times) => mixed(of.map((one) => arrays[one]), times), ...Object.fromEntries(Object.entries(others).map(([name, one]) => [name, arrays[one]])) });
+      return { low: side(tables[0].low), near: side(tables[0].near), high: side(tables[0].high) };
+    }
+    return known(tables.map((one, i) => {
+      const rows = (table) => (i === 2 ? [row(i, table, state.slice)] : Array.from({ length: cells }, (_, at) => row(i, table, at)));
+      return { low: rows(one.low), near: rows(one.near), high: rows(one.high) };
+    }));
+  };
   const scaled = ({ value, low, high }, start, width) => {
     const [a, b, c] = [value, low, high].map((each) => each.map((one) => start + width * one));
     return { value: a, low: b, high: c };
@@ -235,13 +256,20 @@ document.addEventListener("DOMContentLoaded", async () => {
   const middles = Array.from({ length: cells }, (_, j) => (j + 0.5) / cells);
   // The function as it was released, and the ends that `interval` gives.
   const drawn = (size) => {
-    const groups = parts?.response ? 1 : released.length;
-    const whole = parts?.response ? cells ** axes.length : size, stride = whole / size, at = stride > 1 ? state.slice : 0;
-    const part = (of, group) => Float32Array.from({ length: size }, (_, place) => ends_of_band[(of * groups + group) * whole + place * stride + at]);
-    if (parts?.response) return { value: part(0, 0), low: part(1, 0), high: part(2, 0) };
+    if (on_page) {
+      const group = parts?.response ? 0 : state.group, groups = parts?.response ? 1 : released.length;
+      const whole = on_page.length / groups / 3, stride = whole / size, slice = stride > 1 ? state.slice : 0;
+      const [value, below, above] = [0, 1, 2].map((of) => Float64Array.from({ length: size }, (_, place) => on_page[(of * groups + group) * whole + place * stride + slice]));
+      // Below 0 there are no rows: all of the range, and no value.
+      return {
+        value: value.map((one, at) => (above[at] < 0 ? NaN : one)),
+        low: value.map((one, at) => one - below[at]),
+        high: value.map((one, at) => one + Math.abs(above[at])),
+      };
+    }
     const rows = axes.map((_, i) => (i === 2 ? [middles[state.slice]] : middles).map((y) => weights(i, y)));
-    const raw = sums(released[state.group], rows), shown = answered[state.group], value = shown ? sums(shown, rows) : raw;
-    if (axes.length < 3) return { value, low: part(0, state.group), high: part(1, state.group) };
+    const of = (values) => sums(values, rows).map((one) => facts.unit * one);
+    const raw = of(released[state.group]), shown = answered[state.group], value = shown ? of(shown) : raw;
     const band = bands[state.group], cell = (i, at) => Math.floor(middles[at] * band.cells[i]);
     const width = raw.map((_, at) => band.widths[(cell(0, Math.floor(at / cells)) * band.cells[1] + cell(1, at % cells)) * band.cells[2] + cell(2, state.slice)]);
     return { value, low: raw.map((one, at) => Math.min(one - width[at], value[at])), high: raw.map((one, at) => Math.max(one + width[at], value[at])) };

@@ -127,7 +127,7 @@ def test_a_release_of_groups_answers_grids_tables_and_dask(exact_release, tmp_pa
     assert grid["group"].values.tolist() == ["a", "b", "c"]
     np.testing.assert_allclose(grid.sel(group="b").values, values[::4, 1], atol=1e-12)
     pq.write_table(pa.table({"x": [0.5, 2.0], "who": ["p", "q"]}), tmp_path / "q.parquet")
-    assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == 2
+    assert answer(synopsis, tmp_path / "q.parquet", tmp_path / "a.parquet") == (2, 1, 0)
     answers = pq.read_table(tmp_path / "a.parquet")
     assert answers.column_names == ["x", "who", "value_a", "value_b", "value_c"]
     assert answers["value_b"][0].as_py() == synopsis(np.array([0.5]))[0, 1]
@@ -156,8 +156,8 @@ def test_regression_is_the_weighted_mean_of_the_clamped_responses(exact_release)
     exact = weighted_mean(*records)
     assert np.abs(without_noise_of_the_mean(synopsis, noise=None) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
-    assert ((low <= exact) & (exact <= high)).all()
-    assert (high - low).max() <= 4.0
+    assert not ((exact < low) | (high < exact)).any()  # of few rows there is no interval
+    assert not (high - low > 4.0).any()
 
 
 @pytest.mark.slow
@@ -181,8 +181,9 @@ def test_regressions_of_groups_are_those_of_each_group_alone(exact_release, tmp_
                       for name in synopsis.classes], axis=1)  # fmt: skip
     assert np.abs(without_noise_of_the_mean(synopsis, noises=()) - exact).max() < 1e-3
     low, high = synopsis.interval(POINTS)
-    assert ((low <= exact) & (exact <= high)).all()
-    np.testing.assert_array_equal(synopsis.predict(POINTS), synopsis(POINTS))  # no class
+    assert not ((exact < low) | (high < exact)).any()
+    values = np.where(np.isnan(low), np.nan, synopsis(POINTS))
+    np.testing.assert_array_equal(synopsis.predict(POINTS), values)  # no class
     with pytest.raises(dbern.SpecError, match=r"^decision_function: this function has no classes"):
         synopsis.decision_function(POINTS)
     pq.write_table(pa.table({"x": [0.5]}), tmp_path / "q.parquet")

@@ -319,7 +319,9 @@ def test_pages_and_drawings_show_where_no_rows_are(axes):
     assert not picture.blank
     assert 0 <= picture.low < picture.high <= 100
     mark, shade = ("A gap", "gap:") if axes == 1 else ("Hatched", "╱")
-    page = read(synopsis_page(synopsis))
+    html = synopsis_page(synopsis)
+    assert ("<pattern" in html) == (axes > 1)  # of the hatch
+    page = read(html)
     assert f"{mark}: no rows here, or so few that the noise hides them" in page.words
     assert "nan" not in page.words.lower().split()
     assert f"{shade} no rows here" in drawing(synopsis)

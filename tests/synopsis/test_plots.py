@@ -119,6 +119,12 @@ def test_no_text_of_a_figure_is_cut_off(drawn, name):
             assert box.y1 <= height + 1, text
 
 
+def test_the_title_of_maps_is_above_those_of_all_panels(drawn):
+    maps, figure = drawn("maps")
+    panels = [axes.title.get_window_extent().y1 for axes in maps.axs.flat]
+    assert figure._suptitle.get_window_extent().y0 >= max(panels)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_title_says_what_it_is_what_it_cost_and_how_far_off(drawn, synopses, name):
     metadata = synopses[name].metadata

@@ -213,7 +213,7 @@ def test_regression_with_a_covariance_is_the_weighted_mean(exact_release):
     parts = synopsis._function.parts(points, synopsis._function.smoothings(None), len(points))
     assert np.abs(plain.values(parts) - exact).max() < 0.05
     low, high = synopsis.interval(points)
-    assert ((low <= exact) & (exact <= high)).all()
+    assert not ((exact < low) | (high < exact)).any()  # of few rows there is no interval
 
 
 def test_a_covariance_is_of_a_gaussian_and_parameters_come_back():

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dbern.planning.plans import ReleasePlan
     from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
-    from dbern.privacy.random_privacy import RandomPrivacy
     from dbern.releasing.run import Release, release
     from dbern.synopsis.opening import open_synopsis as open  # noqa: A004 -- the documented name
     from dbern.synopsis.reader import Synopsis
@@ -38,7 +37,6 @@ _HOMES = {
     "IntegrityError": "dbern.errors",
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
-    "RandomPrivacy": "dbern.privacy.random_privacy",
     "Release": "dbern.releasing.run",
     "ReleaseError": "dbern.errors",
     "ReleasePlan": "dbern.planning.plans",
@@ -63,7 +61,6 @@ __all__ = [
     "IntegrityError",
     "Neighbors",
     "PrivacyUnit",
-    "RandomPrivacy",
     "Release",
     "ReleaseError",
     "ReleasePlan",

@@ -95,11 +95,6 @@ def nothing(records, points):
     return np.where((points[:, 0] > 5) & (len(records) != N), np.nan, 0.5)
 
 
-def flat(records, points):
-    """Of the right shape for made-up records only."""
-    return np.zeros(len(points)) if len(records) == N else np.zeros((len(points), 1))
-
-
 def column(records, points):
     """Always of the wrong shape."""
     del records
@@ -112,36 +107,3 @@ def broken(records, points):
 
 
 not_a_function = 3
-
-
-def constant(records, points):
-    """Of no record."""
-    del records
-    return np.full(len(points), 0.5)
-
-
-def heights(records, points):
-    """The mean y: one replaced record moves it by at most 2 / N."""
-    return np.full(len(points), records[:, 1].sum() / N)
-
-
-def drawn(rows, uniform):
-    """A distribution: some of its records are out of the bounds, and so null."""
-    return np.column_stack([11 * uniform(rows), uniform(rows) - 0.25])
-
-
-def thin(rows, uniform):
-    """A column too few."""
-    return uniform(rows)[:, None]
-
-
-def mean_height(records, points):
-    """The mean second column of the records that count, however few."""
-    return np.full(len(points), records[:, 1].mean() if len(records) else 0.0)
-
-
-def few_count(rows, uniform):
-    """Uniform records, of which about one in ten passes a filter."""
-    made = uniform(3 * rows).reshape(rows, 3)
-    passes = made[:, 2:] < 0.1
-    return np.where(passes, np.column_stack([10 * made[:, 0], 2 * made[:, 1] - 1]), np.nan)

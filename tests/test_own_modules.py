@@ -125,4 +125,3 @@ def test_the_page_on_functions_is_followed_as_pasted(tmp_path, executable, envir
     for block in page:
         follow(block, tmp_path, executable, environment)
     assert (tmp_path / "stop-loss.zarr").is_dir()
-    assert (tmp_path / "sampled.zarr").is_dir()

@@ -115,13 +115,6 @@ def init(url: str) -> tuple[Any, str]:
     type=click.Choice(["day", "week", "month", "year"]),
     help="The budget is whole again in each (UTC).  [default: never]",
 )
-@click.option(
-    "--allow-random-dp",
-    "random_dp",
-    is_flag=True,
-    default=None,
-    help="Releases may be RANDOM DP only, of a sampled sensitivity.  [default: never]",
-)
 @common
 def grant(
     url: str, dataset: str, epsilon: Fraction, delta: Fraction, neighbors: str | None,
@@ -129,7 +122,7 @@ def grant(
 ) -> tuple[Any, str]:  # fmt: skip
     """Add budget to a dataset's account. It cannot be taken back.
 
-    The first grant fixes neighbors, unit, accountant, period and random DP for good. In zcdp each
+    The first grant fixes neighbors, unit, accountant and period for good. In zcdp each
     release costs its rho (half the square of a pure epsilon), and together they may cost what
     converts to the granted epsilon at the granted delta: more room for many small releases, less
     for a large one. With a period the promise is the granted budget for each period, and so m times
@@ -346,8 +339,6 @@ def _account(status: DatasetStatus) -> dict[str, Any]:
         "neighbors": status.neighbors.value,
         "unit": str(status.unit),
         "accountant": status.accountant,
-        "random_dp": status.terms.random_dp,
-        **({"gamma": decimal_text(status.gamma)} if status.gamma else {}),
         "budget": str(status.budget),
         **{key: str(amount) for key, amount in amounts.items()},
         "remaining_share": float(status.remaining_share),
@@ -358,7 +349,6 @@ def _account(status: DatasetStatus) -> dict[str, Any]:
         "releases": [
             {"name": row.name, "state": str(row.state), "charge": str(row.charge),
              "rho": None if row.rho is None else decimal_text(row.rho),
-             "gamma": None if row.gamma is None else decimal_text(row.gamma),
              "release_id": row.release_id, "created": row.created,
              **({} if row.note is None else {"note": row.note})}
             for row in status.releases
@@ -372,8 +362,7 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
         zcdp = account["accountant"] == "zcdp"
         lines.append(
             f"{account['dataset']} ({account['neighbors']}, unit {account['unit']}, "
-            f"{account['accountant']} composition"
-            f"{', RANDOM DP allowed' if account['random_dp'] else ''})"
+            f"{account['accountant']} composition)"
         )
         if "period" in account:
             lines.append(f"  renewed every {account['renewed']}, now {account['period']}")
@@ -384,8 +373,6 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
             for key in ("granted", "reserved", "spent", "remaining", "earlier")
             if key in account
         ]
-        if "gamma" in account:
-            lines.append(f"  RANDOM DP: for all but gamma {account['gamma']} of drawn neighbours")
         lines += [
             f"    {row['name']}: {row['state']}, {_charge(row, zcdp)}, {row['created']}"
             f"{_whose(row['note']) if 'note' in row else ''}"
@@ -395,8 +382,7 @@ def _status_lines(accounts: list[dict[str, Any]]) -> list[str]:
 
 
 def _charge(row: dict[str, Any], zcdp: bool) -> str:
-    text = f"rho {float(Fraction(row['rho'])):.6g} ({row['charge']})" if zcdp else row["charge"]
-    return f"{text}, RANDOM DP with gamma {row['gamma']}" if row["gamma"] else str(text)
+    return f"rho {float(Fraction(row['rho'])):.6g} ({row['charge']})" if zcdp else row["charge"]
 
 
 def _log_line(line: dict[str, Any]) -> str:

@@ -35,6 +35,8 @@ _MIN_ADDRESSES, _MIN_RELEASE_ADDRESSES = 640 << 20, 2560 << 20
 _REMOVED = {
     "export": "is no command. Write show SYNOPSIS --json for all that a release states",
     "sign": "is no command. Write ssh-keygen -Y sign -n dbern -f KEY SYNOPSIS/manifest.json",
+    "ledger grant --allow-random-dp": "is no option. Write a sensitivity that holds for every "
+    "database in the spec, and leave it out",
     "metrics --listen": "is no option. Write --textfile FILE.prom, which node_exporter serves",
     "verify --trusted": "is no option. Write ssh-keygen -Y verify for whose the manifest is",
 }

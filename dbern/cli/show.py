@@ -131,8 +131,7 @@ def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     row_filter = metadata["domain"].get("filter")
     if row_filter:
         axes += f"; of rows whose {row_filter['column']} is one of {row_filter['values']}"
-    guarantee = "RANDOM DP only, " if "random_dp" in metadata else ""
-    guarantee += f"epsilon {metadata['epsilon']}"
+    guarantee = f"epsilon {metadata['epsilon']}"
     if metadata["delta"] != "0":
         guarantee += f", delta {metadata['delta']}"
     certificate = metadata["certificate"]
@@ -155,8 +154,6 @@ def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     lines["certificate"] += f"{1 - certificate['beta']:g}"
     if constant:
         lines["certificate"] = f"empty: {constant}"
-    if "random_dp" in metadata:
-        lines = {"RANDOM DP": _random_dp_text(metadata["random_dp"]), **lines}
     return "\n".join(f"{printable(label):<12} {printable(text)}" for label, text in lines.items())
 
 
@@ -169,14 +166,6 @@ def _component_text(component: dict[str, Any]) -> str:
     else:
         text = f"k {component['k']}, h {component['h']}"
     return f"{text}, exact {noise['kind']}, scale {noise['scale']:.6g}"
-
-
-def _random_dp_text(random_dp: dict[str, Any]) -> str:
-    return (
-        f"only: the guarantee is for all but gamma {random_dp['gamma']} of neighbours drawn from "
-        f"{random_dp['distribution']} (distance {random_dp['order']} of {random_dp['samples']}, "
-        f"seed {random_dp['seed']}); it is not differential privacy"
-    )
 
 
 def _range_text(content: dict[str, Any]) -> str:

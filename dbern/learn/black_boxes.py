@@ -36,11 +36,9 @@ from dbern.certify.bias import Approximation
 from dbern.certify.smoothness import Linear
 from dbern.errors import IntegrityError
 from dbern.learn.lattice_values import BlackBoxAccumulator
-from dbern.learn.sampled_sensitivity import Sampling, sampled_distances
 from dbern.learn.user_functions import FUNCTION, UserFunction, try_out
 from dbern.measure.measurement import Measurement
 from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.reconstruct.base import AnyStrategy, Bound, LatticeStrategy
 
 SHARD_ROWS = 1 << 18
@@ -56,19 +54,15 @@ class BlackBox(Measurement):
     """A user's function before its lattice is chosen.
 
     `smoothness` is the class of F, in values as they are and positions in the unit cube. `stated`
-    is s, NaN where `sampling` estimates it; `l1_sensitivity` is l1, for one lattice. With
-    `separable` it is called for shards. `sampled` are the distances of `sampled_distances`, for
-    one lattice.
+    is s; `l1_sensitivity` is l1, for one lattice. With `separable` it is called for shards.
     """
 
     name: str = "oracle"
     user: UserFunction
     smoothness: Approximation
     stated: float
-    sampling: Sampling | None
     l1_sensitivity: float | None
     separable: bool = False
-    sampled: tuple[float, float, float] | None = None
 
     @property
     def bias(self) -> Approximation:
@@ -88,24 +82,13 @@ class BlackBox(Measurement):
 
     @property
     def one_lattice(self) -> bool:
-        """Whether an estimate, or what is stated of sums, is for one lattice."""
-        return bool(self.sampling) or self.l1_sensitivity is not None
+        """Whether what is stated of sums is for one lattice."""
+        return self.l1_sensitivity is not None
 
     def bind(self, n: int, charge: Budget) -> BlackBox:
         """Return the measurement for n records."""
         del charge
         return replace(self, user=replace(self.user, n=n))
-
-    def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:
-        """Guarantee of the charge, of an estimate."""
-        return self.sampling.guarantee(charge) if self.sampling else None
-
-    def for_lattice(self, strategy: AnyStrategy) -> BlackBox:
-        """Return the measurement with its sensitivities sampled for a lattice."""
-        if self.sampling is None:
-            return self
-        accumulator = self.accumulator(strategy, self.user.n, 0.0)
-        return replace(self, sampled=sampled_distances(accumulator, self.sampling))
 
     def _shards(self, n: int) -> int:
         return -(-n // SHARD_ROWS) if self.separable else 1
@@ -116,18 +99,11 @@ class BlackBox(Measurement):
 
     @property
     def function_sensitivity(self) -> float:
-        """``n s``, or twice that; of an estimate that of lattice values, once it is made."""
-        if self.sampling:
-            return OUTWARD * self.user.n * (self.sampled[0] if self.sampled else math.nan)
+        """``n s``, or twice that."""
         return OUTWARD * self.user.n * self._affected_shards * self.stated
 
     def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
-        """Bound n times the sensitivity, proved if stated, else estimated (`random_privacy`)."""
-        if self.sampling:
-            moved = (self.sampled or self.for_lattice(strategy).sampled or ())[norm]
-            order, samples = self.sampling.order, self.sampling.samples
-            text = f"distance {order} of {samples} sampled, an estimate"
-            return Bound(OUTWARD * self.user.n * moved, text)
+        """Bound n times the sensitivity, by what is stated."""
         size, text = strategy.lattice.size, "stated S(F)"
         value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
         bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")

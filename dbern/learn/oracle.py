@@ -15,11 +15,8 @@ from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_boxes import BlackBox
 from dbern.learn.lattice_values import BlackBoxAccumulator
-from dbern.learn.sampled_sensitivity import UNIFORM, Sampling, load_distribution
 from dbern.learn.user_functions import UserFunction, load
 from dbern.measure.measurement import Measurement
-from dbern.privacy.budget import exact
-from dbern.privacy.random_privacy import MOST_SAMPLES, fewest_samples, order_statistic
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
 from dbern.targets.base import DesignedMeasurement, Learner, Positive
@@ -50,45 +47,6 @@ class SmoothClass(Section):
         return Smooth(self.derivatives, self.bound)
 
 
-class SampledSensitivity(Section):
-    """An estimated sensitivity, ``[target.sensitivity]``, for *random* differential privacy.
-
-    Parameters
-    ----------
-    distribution : str
-        "uniform" over bounds, classes and groups, or ``module:name``: see `Sampling`.
-    gamma : str
-        Share of the neighbours it draws that may go unprotected, an exact decimal.
-    samples : "auto" or int
-        Pairs of databases of n records; "auto": as few as gamma allows.
-    seed : int
-        Public.
-    """
-
-    distribution: str = "uniform"
-    gamma: str
-    samples: Literal["auto"] | Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = "auto"
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    def sampling(self) -> Sampling:
-        """Parameters of the sampler.
-
-        Raises SpecError for a gamma out of range, too few samples, or a distribution that cannot be
-        imported.
-        """
-        gamma = exact(self.gamma, "target.sensitivity.gamma")
-        fewest = fewest_samples(gamma)
-        if self.samples != "auto" and order_statistic(self.samples, gamma) > self.samples:
-            raise SpecError(
-                f"target.sensitivity.samples: too few for gamma = {self.gamma}. "
-                f"Write samples = {fewest}"
-            )
-        if self.distribution != UNIFORM:
-            load_distribution(self.distribution)
-        samples = fewest if self.samples == "auto" else self.samples
-        return Sampling(self.distribution, gamma, samples, self.seed)
-
-
 class Oracle(Learner):
     """Any function of records and points, with a sensitivity and a smoothness that you state.
 
@@ -99,10 +57,9 @@ class Oracle(Learner):
     ----------
     function : str
         ``module:name``, importable on workers too.
-    sensitivity : float, or { gamma = "0.1", distribution = "uniform", seed = 1 }
+    sensitivity : float
         The largest change of any value when one record is added, removed or replaced, of f as it
-        is computed; nothing can check it. A table has it estimated (`SampledSensitivity`), which
-        buys *random* differential privacy only.
+        is computed; nothing can check it.
     l1_sensitivity : float, optional
         The same of the sum over all points of the lattice, for the k that the spec states.
     smoothness : "linear", { holder = [L, gamma] } or { derivatives = r, bound = T }
@@ -136,9 +93,8 @@ class Oracle(Learner):
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "group")
 
     function: str = Field(description='function = "module:name" of records and points')
-    sensitivity: Positive | SampledSensitivity = Field(
-        description="sensitivity = 0.01, the largest change of a value that one record can make; "
-        'or for an estimate { gamma = "0.1", distribution = "uniform", seed = 1 }'
+    sensitivity: Positive = Field(
+        description="sensitivity = 0.01, the largest change of a value that one record can make"
     )
     l1_sensitivity: Positive | None = Field(
         None, description="l1_sensitivity = 0.2, for the lattice that k states"
@@ -174,12 +130,7 @@ class Oracle(Learner):
 
     def identity(self) -> dict[str, Any]:
         """The digest of the function's module."""
-        digests = {"function_sha256": self._digest()}
-        _, estimate = self._stated
-        if estimate and estimate.distribution != UNIFORM:
-            load_distribution(estimate.distribution)
-            digests["distribution_sha256"] = source_digest(estimate.distribution)
-        return digests
+        return {"function_sha256": self._digest()}
 
     def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
         """One."""
@@ -189,14 +140,6 @@ class Oracle(Learner):
                 "target.bounds: must be two finite numbers, the lower one first. Write "
                 "bounds = [0.0, 1.0]"
             )
-        stated, estimate = self._stated
-        if estimate and (self.separable or self.l1_sensitivity is not None):
-            raise SpecError(
-                "target.sensitivity: is estimated for all records together and for sums too. Leave "
-                "out separable and l1_sensitivity."
-            )
-        if estimate and estimate.distribution == UNIFORM:
-            _refuse_filter(schema)
         failure = None if self.on_failure == "stop" else self.on_failure
         if failure is not None and not low <= failure <= high:
             raise SpecError(f"target.on_failure: lies outside bounds. Write on_failure = {low}")
@@ -213,8 +156,7 @@ class Oracle(Learner):
                 points=domain if self.points else None,
             ),
             smoothness=Linear() if self.smoothness == "linear" else self.smoothness.approximation(),
-            stated=stated,
-            sampling=estimate.sampling() if estimate else None,
+            stated=self.sensitivity,
             l1_sensitivity=self.l1_sensitivity,
             separable=self.separable,
         )
@@ -224,8 +166,7 @@ class Oracle(Learner):
         """Whose word this is."""
         del n
         text = f"its module's SHA-256 is {self._digest()[:12] or 'not known'}"
-        whose = "an estimate" if self._stated[1] else "the spec's word"
-        return (f"the sensitivity of {self.function} is {whose}, not proved; {text}",)
+        return (f"the sensitivity of {self.function} is the spec's word, not proved; {text}",)
 
     def predictions(
         self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
@@ -253,12 +194,6 @@ class Oracle(Learner):
             f"most {points}; the noise of each value there has a standard deviation of {noise}",
         )
 
-    @property
-    def _stated(self) -> tuple[float, SampledSensitivity | None]:
-        """The sensitivity, NaN where it is estimated, and the estimate's parameters."""
-        stated = self.sensitivity
-        return (math.nan, stated) if isinstance(stated, SampledSensitivity) else (stated, None)
-
     def _digest(self) -> str:
         load(self.function)
         return source_digest(self.function)
@@ -270,12 +205,3 @@ def _parameter(name: str, low: float, high: float) -> Axis:
     except SpecError as error:  # which speaks of a column
         text = str(error).replace("data.bounds.", "target.points.", 1)
         raise SpecError(text.replace("the column", "the parameter")) from None
-
-
-def _refuse_filter(schema: RecordSchema) -> None:
-    """Refuse a filter: uniform records all count, and a mean of few moves by far more."""
-    if schema.filter is not None:
-        raise SpecError(
-            'data.filter: distribution = "uniform" does not say how many rows pass. Write '
-            '[target.sensitivity] distribution = "module:name", with NaN in rows that do not.'
-        )

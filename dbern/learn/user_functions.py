@@ -97,7 +97,7 @@ class UserFunction:
 _TRIAL_POINTS = 3
 
 
-def uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
+def _uniform_records(ranges: Sequence[Range], rows: int, stream: KeyStream) -> FloatArray:
     """Independent records (rows, columns), uniform over their public ranges."""
     columns = []
     positions = uniform(stream, rows * len(ranges)).reshape(rows, len(ranges))
@@ -119,7 +119,7 @@ def try_out(
 
     Raises SpecError for a function that raises, or does not return one number a point.
     """
-    records = uniform_records(ranges, rows, public_stream("trial of a function", 0))
+    records = _uniform_records(ranges, rows, public_stream("trial of a function", 0))
     position = np.linspace(0, 1, _TRIAL_POINTS)[:, None]
     bounds = np.array(axes)
     points = bounds[:, 0] + position * (bounds[:, 1] - bounds[:, 0])

@@ -122,13 +122,6 @@ def account(
 
 def require_terms(status: DatasetStatus, request: Request) -> None:
     """Refuse a release for other neighbours, another unit or less privacy than its dataset's."""
-    if request.gamma is not None and not status.terms.random_dp:
-        raise BudgetError(
-            f"dataset {status.dataset!r}: does not allow random DP, and this release is RANDOM DP "
-            f"only (gamma {decimal_text(request.gamma)}). State a sensitivity that holds for every "
-            "database (sensitivity = 0.01), or choose a dataset that was first granted with "
-            "--allow-random-dp."
-        )
     requested = replace(status.terms, neighbors=request.neighbors, unit=request.unit)
     if requested != status.terms:
         _refuse_terms(status.dataset, status.terms, requested)

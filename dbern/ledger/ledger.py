@@ -137,7 +137,6 @@ class BudgetLedger:
         unit: PrivacyUnit | None = None,
         accountant: str | None = None,
         period: str | None = None,
-        random_dp: bool | None = None,
     ) -> DatasetStatus:
         """Add budget to a dataset; the first grant fixes its terms, later ones may leave them out.
 
@@ -148,8 +147,6 @@ class BudgetLedger:
         period : str, optional
             ``"day"``, ``"week"``, ``"month"`` or ``"year"``, in UTC: it is whole again in each. A
             release counts in the period of its reservation.
-        random_dp : bool, optional
-            Whether releases may be random DP only; never unless the first grant says so.
 
         Raises
         ------
@@ -159,7 +156,7 @@ class BudgetLedger:
             When the amount is not above zero, or accountant, period or delta cannot be.
         """
         require_positive(budget)
-        stated = StatedTerms(neighbors, unit, accountant, period, random_dp)
+        stated = StatedTerms(neighbors, unit, accountant, period)
         logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(connection, dataset, stated)

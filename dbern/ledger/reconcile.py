@@ -12,7 +12,6 @@ from dbern.ledger import statements
 from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.amounts import ZCDP, rho_of_charge
 from dbern.ledger.values import FREE, PENDING, Published, Reconciled, Reservation, State
-from dbern.privacy.budget import decimal_text
 
 _OVER = (State.COMMITTED, State.ABANDONED)
 _BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
@@ -130,12 +129,6 @@ def _require_terms(
             f"dataset {dataset!r} was granted for {terms}, so its cost does not add up with the "
             f"others. Grant another dataset on its terms. {_BY_ITSELF}."
         )
-    if release.gamma is not None and not terms.random_dp:
-        raise BudgetError(
-            f"{release.output}: is RANDOM DP only (gamma {decimal_text(release.gamma)}), which "
-            f"dataset {dataset!r} does not allow. Grant another dataset with --allow-random-dp. "
-            f"{_BY_ITSELF}."
-        )
     if terms.accountant == ZCDP and release.rho is None:
         raise BudgetError(
             f"{release.output}: states {release.charge} and no rho, and dataset {dataset!r} is "
@@ -147,7 +140,6 @@ def _log(connection: Connection, release: Published, reservation: Reservation | 
     detail = {
         **statements.amount_columns(release.charge),
         "rho": None if release.rho is None else str(release.rho),
-        "gamma": None if release.gamma is None else str(release.gamma),
         "was": "unknown" if reservation is None else reservation.state.value,
         "state": _state(release).value,
         "output": release.output,

@@ -20,7 +20,7 @@ from dbern.ledger.values import NEXT, AuditLine, State
 from dbern.system import dict_of
 
 _GRANT = ("dataset", "epsilon", "delta")
-_AMOUNTS = ("epsilon", "delta", "rho", "gamma")
+_AMOUNTS = ("epsilon", "delta", "rho")
 _RELEASE = ("dataset", "name", "state", "output", *_AMOUNTS)
 _EPOCHS = {"epoch": "1", "reconciled": "1"}  # of a new ledger
 

@@ -54,8 +54,7 @@ def terms_of(connection: Connection, dataset: str) -> Terms | None:
     if accountant not in ACCOUNTANTS or period not in (None, *PERIODS):
         raise damaged("datasets", "accountant or period", "is none that this version knows")
     unit = PrivacyUnit(row["unit_column"], row["unit_max_contributions"])
-    random_dp = row["random_dp"] is not None
-    return Terms(Neighbors(row["neighbors"]), unit, accountant, period, random_dp)
+    return Terms(Neighbors(row["neighbors"]), unit, accountant, period)
 
 
 def granted(connection: Connection, dataset: str) -> Budget:
@@ -128,7 +127,6 @@ def add_dataset(connection: Connection, dataset: str, terms: Terms) -> None:
         "unit_max_contributions": terms.unit.max_contributions,
         "accountant": terms.accountant,
         "period": terms.period,
-        "random_dp": "allowed" if terms.random_dp else None,
         "created": now(),
     }
     connection.execute(datasets.insert().values(row))
@@ -155,8 +153,6 @@ def add_release(
     """Write a new reservation, with a salt of its own; `created` decides on its period."""
     rho = rho_of_charge(request.charge, request.rho)
     amounts = {**amount_columns(request.charge), "rho": _text(rho)}
-    if request.gamma is not None:
-        amounts["gamma"] = str(request.gamma)
     row = {
         "release_id": release_id,
         "dataset": request.dataset,
@@ -185,7 +181,6 @@ def add_published(
         "state": state.value,
         **amount_columns(release.charge),
         "rho": _text(release.rho),
-        "gamma": _text(release.gamma),
         **dict.fromkeys(_CONTENT, "{}"),
         "output": release.output,
         "salt": secrets.token_bytes(_SALT_BYTES),
@@ -328,13 +323,11 @@ def _json(text: object, column: str) -> dict[str, Any]:
 
 def _release_row(row: RowMapping) -> ReleaseRow:
     checked(row, releases)
-    rho, gamma = (
-        None if row[name] is None else stored_amount(row[name], name) for name in ("rho", "gamma")
-    )
+    rho = None if row["rho"] is None else stored_amount(row["rho"], "rho")
     state, charge = State(row["state"]), _amount(row)
     note = None if row["output"] else _json(row["identity"], "identity").get("note")
     whose = row["release_id"], row["created"]
-    return ReleaseRow(row["name"], state, charge, rho, *whose, gamma, note)
+    return ReleaseRow(row["name"], state, charge, rho, *whose, note)
 
 
 def _reservation(row: RowMapping) -> Reservation:

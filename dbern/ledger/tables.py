@@ -31,7 +31,7 @@ from dbern.ledger.values import (
     State,
 )
 
-VERSION = "5"
+VERSION = "6"
 
 _MIGRATIONS: dict[str, tuple[str, ...]] = {}
 """Statements that take a ledger of a version to the next one; no earlier one was ever published."""
@@ -55,7 +55,6 @@ datasets = Table(
     Column("unit_max_contributions", Integer, nullable=False),
     *_texts("accountant", "created"),
     Column("period", String),
-    Column("random_dp", String),  # "allowed", or NULL
 )
 TERMS = [column.name for column in datasets.columns if column.name not in ("name", "created")]
 """Columns of what the first grant of a dataset fixes."""
@@ -81,7 +80,6 @@ releases = Table(
     Column("manifest_digest", String),
     *_texts("created"),
     Column("rho", String),
-    Column("gamma", String),  # of random differential privacy, or NULL
     CheckConstraint("state IN ({})".format(", ".join(f"'{state}'" for state in State))),
 )
 

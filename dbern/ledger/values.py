@@ -71,13 +71,11 @@ class Terms:
     unit: PrivacyUnit = field(default_factory=PrivacyUnit)
     accountant: str = BASIC
     period: str | None = None
-    random_dp: bool = False
 
     def __str__(self) -> str:
-        random = ", random DP allowed" if self.random_dp else ""
         renewed = f", renewed every {self.period}" if self.period else ""
         fixed = f"neighbors {self.neighbors.value}, unit {self.unit}"
-        return f"{fixed}, accountant {self.accountant}{renewed}{random}"
+        return f"{fixed}, accountant {self.accountant}{renewed}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,6 @@ class StatedTerms:
     unit: PrivacyUnit | None = None
     accountant: str | None = None
     period: str | None = None
-    random_dp: bool | None = None
 
     def completed(self, fixed: Terms) -> Terms:
         """Return the terms, taking those that are left out from `fixed`."""
@@ -97,7 +94,6 @@ class StatedTerms:
             self.unit or fixed.unit,
             self.accountant or fixed.accountant,
             self.period or fixed.period,
-            fixed.random_dp if self.random_dp is None else self.random_dp,
         )
 
 
@@ -125,8 +121,6 @@ class Request:
     rho : Fraction, optional
         What it costs in zCDP. A charge without delta costs ``epsilon^2/2`` if this is left out;
         one with a delta and without this cannot be paid by a zcdp account.
-    gamma : Fraction, optional
-        Of random differential privacy, where it is no more than that.
     within : Request, optional
         The charge that has paid for this release already, as a stream's has for its nodes: it has
         to be in the ledger, and this release costs nothing.
@@ -147,7 +141,6 @@ class Request:
     plan: Mapping[str, object] = field(default_factory=dict)
     output: str = ""
     rho: Fraction | None = None
-    gamma: Fraction | None = None
     within: Request | None = None
 
 
@@ -223,7 +216,6 @@ class ReleaseRow:
     rho: Fraction | None
     release_id: str
     created: str
-    gamma: Fraction | None = None
     note: str | None = None
 
 
@@ -257,7 +249,6 @@ class Published:
     dataset: str
     ledger_id: str
     manifest_digest: str | None
-    gamma: Fraction | None = None
 
 
 @dataclass(frozen=True)
@@ -309,12 +300,6 @@ class DatasetStatus:
     def accountant(self) -> str:
         """Composition of the dataset's charges, by name."""
         return self.terms.accountant
-
-    @property
-    def gamma(self) -> Fraction:
-        """Probability that its random DP releases leave out in all (union bound)."""
-        charged = (release for release in self.releases if release.state is not State.REFUNDED)
-        return sum((release.gamma or Fraction(0) for release in charged), start=Fraction(0))
 
     @property
     def remaining(self) -> Amount:

@@ -33,7 +33,6 @@ from dbern.errors import SpecError
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.private_rows import NormalizedAccumulator, most_rows
 from dbern.privacy.budget import Budget, Protection
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.reconstruct.base import AnyStrategy, Bound
 from dbern.reconstruct.gram import CubeKernel
 
@@ -110,14 +109,6 @@ class Measurement(ABC):
     def bind(self, n: int, charge: Budget) -> Measurement:  # noqa: ARG002 - usually it is the same
         """Return it for a public number of rows and the release's charge, before it is planned."""
         return self
-
-    def for_lattice(self, strategy: AnyStrategy) -> Measurement:  # noqa: ARG002
-        """Return it with its sensitivity estimated for a strategy, where `one_lattice` holds."""
-        return self
-
-    def random_guarantee(self, charge: Budget) -> RandomPrivacy | None:  # noqa: ARG002
-        """Guarantee of the charge where the sensitivity is an estimate."""
-        return None
 
     # What is released
 
@@ -268,10 +259,8 @@ class RecordSum(Measurement):
     def counter(self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]) -> Accumulator:
         """Return the integer sums that `counter_params` has chosen."""
 
-    def protected(self, protection: Protection, ids: Column | None) -> Self:
-        """Return it for other neighbours; of a sensitivity that is estimated nothing is proved."""
-        if type(self).for_lattice is not Measurement.for_lattice:
-            super().protected(protection, ids)
+    def protected(self, protection: Protection, ids: Column | None) -> Self:  # noqa: ARG002
+        """Return it for other neighbours."""
         return replace(self, protection=protection)
 
     @property
@@ -316,18 +305,3 @@ def require_counted(measurements: Sequence[Measurement]) -> None:
                 f"which is no measurement of {count} outputs; in the learner, write the name "
                 "of one, or counted_in=None"
             )
-
-
-def random_privacy(measurements: Sequence[Measurement], charge: Budget) -> RandomPrivacy | None:
-    """The guarantee of a charge, if the sensitivity of a measurement is an estimate.
-
-    Raises SpecError for more than one estimate: each fails for a gamma of its own.
-    """
-    guarantees = [measurement.random_guarantee(charge) for measurement in measurements]
-    estimated = [guarantee for guarantee in guarantees if guarantee is not None]
-    if len(estimated) > 1:
-        raise SpecError(
-            f"target.kind: {len(estimated)} measurements have an estimated sensitivity, and random "
-            "differential privacy is proved for one; in the learner, state the others' bounds"
-        )
-    return estimated[0] if estimated else None

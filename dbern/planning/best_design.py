@@ -112,7 +112,7 @@ def _uncounted(strategy: Strategy, search: DesignSearch, bound: BoundSpec) -> Sp
     if strategy.kind == "binned" or not measurement.kernels:
         return None
     try:
-        sensitivity_and_params(measurement.for_lattice(strategy), strategy, search.family, bound)
+        sensitivity_and_params(measurement, strategy, search.family, bound)
     except SpecError as error:
         return error
     return None
@@ -136,8 +136,6 @@ def make_search(
     """Return the public facts that the choice of k, h and rank starts from."""
     family = family or bound.spec.families[0]
     k = _stated_k(measurement, bound)
-    if k is not None:
-        measurement = measurement.for_lattice(LatticeStrategy(Lattice(k)))
     many = measurement.domain.dimensions > 6
     largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
     return DesignSearch(

@@ -48,15 +48,14 @@ def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec)
     n, strategy, h, family = bound.n, design.strategy, design.h, design.family
     if measurement.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
-    on_lattice = measurement.for_lattice(strategy)
-    exact, params = sensitivity_and_params(on_lattice, strategy, family, bound)
-    accumulator = on_lattice.from_params(strategy, n, params)
+    exact, params = sensitivity_and_params(measurement, strategy, family, bound)
+    accumulator = measurement.from_params(strategy, n, params)
     law = noise_law(exact, measurement, accumulator, family, bound)
-    errors, unit = accumulator.errors, on_lattice.unit
+    errors, unit = accumulator.errors, measurement.unit
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
     approximation, certificate, max_shrunk_distance = _certified(
-        on_lattice, design, law, (lattice_error, released_error), bound
+        measurement, design, law, (lattice_error, released_error), bound
     )
     planned = PlannedMeasurement.ready()(
         name=measurement.name,

@@ -14,7 +14,7 @@ from dbern.data.frames import Frame, frame_of
 from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
-from dbern.measure.measurement import Measurement, random_privacy
+from dbern.measure.measurement import Measurement
 from dbern.planning.best_design import best_design, share_bins_with_denominator
 from dbern.planning.bias_statistic import NAME
 from dbern.planning.cost import cost
@@ -129,7 +129,6 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         certificate=certificate,
         cost=cost(counters, n, _public_files(spec, files), remote=is_url(spec.data.source or "")),
         notes=tuple(notes_of(functions, numbers, bound)),
-        random_dp=random_privacy(spec.components, spec.charge),
         outlook=forecast_errors(functions, numbers, bound),
         title=plan_title(spec),
     )

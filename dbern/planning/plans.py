@@ -23,7 +23,6 @@ from dbern.planning.rows import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.contract import array_names
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
 from dbern.reconstruct.axis_maps import AxisMap
@@ -231,7 +230,6 @@ class ReleasePlan:
     certificate: Certificate
     cost: Cost
     notes: tuple[str, ...] = ()
-    random_dp: RandomPrivacy | None = None
     outlook: ErrorForecast = ErrorForecast()
     title: str = ""
 
@@ -255,9 +253,9 @@ class ReleasePlan:
         return not all(component.entries for component in self.components)
 
     @property
-    def guarantee(self) -> Budget | RandomPrivacy:
-        """Guarantee that the charge buys: plain or random differential privacy."""
-        return self.random_dp or self.charge
+    def guarantee(self) -> Budget:
+        """Guarantee that the charge buys."""
+        return self.charge
 
     @property
     def k(self) -> tuple[int, ...]:
@@ -348,7 +346,6 @@ class ReleasePlan:
             "certificate": StoredCertificate.of(self.certificate).to_json(),
             "cost": asdict(self.cost),
             "notes": list(self.notes),
-            "random_dp": None if self.random_dp is None else self.random_dp.to_dict(),
             "outlook": self.outlook.to_dict(),
         }
 
@@ -359,14 +356,12 @@ class ReleasePlan:
         del fields["rho"]  # of the laws
         protection = Protection.from_dict(fields.pop("neighbors"), fields.pop("unit"))
         n = fields.pop("normalizer") if "normalizer" in fields else fields.pop("n")
-        charge, random = Budget.parse(**content["charge"]), content["random_dp"]
         return cls(
             **{
                 **fields,
                 "n": n,
                 "protection": protection,
-                "charge": charge,
-                "random_dp": RandomPrivacy.from_dict(random, charge) if random else None,
+                "charge": Budget.parse(**content["charge"]),
                 "components": tuple(map(PlannedMeasurement.from_json, content["components"])),
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
@@ -446,7 +441,6 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     several, certificate = len(plan.components) > 1, plan.certificate
     lines = warnings_of(plan.notes)
     lines.append(("release", f"{plan.name}, paid by {plan.dataset}: {plan.charge}"))
-    lines += [("RANDOM DP", str(plan.random_dp)), ("", _NOT_DP)] if plan.random_dp else []
     lines.append(("", _guarantee(plan)))
     lines += [
         ("" if i else "records", text)
@@ -516,7 +510,6 @@ _ALARM = "WARNING: "
 EDGES = "shares without a resolution "
 """Beginning of the note that says by what factor a resolution narrows them."""
 _TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
-_NOT_DP = "this is not differential privacy: it says nothing of data from elsewhere"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",

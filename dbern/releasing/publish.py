@@ -249,7 +249,6 @@ def _attributes(
         "certificate": content["certificate"],
         **({} if expected is None else {"expected_error": expected}),
         **({"extent": list(extent)} if extent and not kernels else {}),
-        **({"random_dp": content["random_dp"]} if plan.random_dp else {}),
     }
 
 

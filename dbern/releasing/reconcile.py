@@ -132,7 +132,7 @@ def _published(store: str, dataset: str | None) -> list[Published]:
         else released.attributes
     )
     try:
-        rho, random_dp = metadata.get("rho"), metadata.get("random_dp")
+        rho = metadata.get("rho")
         release = Published(
             release_id=metadata["release_id"],
             name=metadata["name"],
@@ -145,7 +145,6 @@ def _published(store: str, dataset: str | None) -> list[Published]:
             dataset=dataset or _text(metadata["dataset"]),
             ledger_id=_text(metadata["ledger_id"]),
             manifest_digest=None if released is None else digest(released.manifest).sha256,
-            gamma=exact(random_dp["gamma"], "gamma") if random_dp else None,
         )
         if "stream" not in metadata:
             return [release]

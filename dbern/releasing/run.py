@@ -56,7 +56,6 @@ from dbern.planning.plans import ReleasePlan
 from dbern.planning.rows import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.releasing.journal import Journal
 from dbern.releasing.nodes import (
     files_there,
@@ -100,8 +99,8 @@ class Release:
     notes: tuple[str, ...] = ()
 
     @property
-    def guarantee(self) -> Budget | RandomPrivacy:
-        """Guarantee that the charge bought: plain or random differential privacy."""
+    def guarantee(self) -> Budget:
+        """Guarantee that the charge bought."""
         return self.synopsis.guarantee
 
     @property
@@ -281,7 +280,6 @@ def _reserve(
             inputs=frozen or (_inputs(files, spec) if frame is None else rows_alone),
             plan={"dbern_version": version("dbern"), **planned.to_dict()},
             rho=None if node else planned.rho,
-            gamma=planned.random_dp.gamma if planned.random_dp else None,
         )
     if known is None or known.state is State.REFUNDED:
         _check_output(ledger, spec)

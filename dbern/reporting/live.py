@@ -92,7 +92,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     if not functions or left_out(synopsis):
         return None
     flat, arrays = len(axes) < 3, dict[Packed, int]()
-    distribution = synopsis.distribution() if _counts_rows(synopsis, functions) else None
+    distribution = synopsis.distribution() if _counts_rows(functions) else None
     parts = _parts(distribution)
     response = distribution is not None and distribution.response is not None
     cells = _CELLS_OF_MEANS if response and not flat else _CELLS_PER_AXIS[min(len(axes), 2)]
@@ -222,13 +222,13 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     fits = fits and len(synopsis.domain.axes) <= 3
     fits = fits and all(array.oblique is None and array.strategy.whole is None for array in arrays)
     if fits and regression:
-        fits = _counts_rows(synopsis, arrays) and synopsis.distribution().response is not None
+        fits = _counts_rows(arrays) and synopsis.distribution().response is not None
     return arrays if fits else []
 
 
-def _counts_rows(synopsis: Synopsis, functions: Sequence[ReleasedArray]) -> bool:
+def _counts_rows(functions: Sequence[ReleasedArray]) -> bool:
     are_counts = all(array.counted_in == array.name and array.bins for array in functions)
-    return bool(functions) and are_counts and "random_dp" not in synopsis.metadata
+    return bool(functions) and are_counts
 
 
 def _transformed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:

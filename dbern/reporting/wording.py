@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dbern.percentages import percent
-
 if TYPE_CHECKING:
     from dbern.synopsis.stream_index import StreamIndex
 
@@ -47,7 +45,7 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
         f"Whatever is computed from this release, when {change}, no result becomes more probable "
         f"by more than a factor of {factor}{slack}."
     ]
-    if not (delta or "random_dp" in metadata) and metadata["neighbors"] == "replace-one":
+    if not delta and metadata["neighbors"] == "replace-one":
         certainty = _up(100 / (1 + math.exp(-epsilon)))
         words.append(
             f"Somebody who knows every other {noun}, and thinks two contents of one {noun} "
@@ -57,16 +55,7 @@ def guarantee_of(metadata: Mapping[str, Any]) -> Guarantee:
         "Queries are computed from the release alone: asking more of them reveals nothing more."
     )
     rho = metadata.get("rho")
-    if "random_dp" in metadata:
-        missed = percent(float(Fraction(metadata["random_dp"]["gamma"])))
-        words.insert(
-            0,
-            "This is random differential privacy only, which is weaker than differential privacy. "
-            f"What follows holds for all but {missed} of the neighbours drawn from an "
-            "assumed distribution, and promises nothing to whoever's data is unlike it.",
-        )
     name = f"{'approximate' if delta else 'pure'} differential privacy"
-    name = "random differential privacy only" if "random_dp" in metadata else name
     rounded = None if rho is None else _up(float(Fraction(rho)))
     return Guarantee(name, metadata["epsilon"], metadata["delta"], rounded, words)
 

@@ -78,8 +78,7 @@ def described(metadata: Mapping[str, Any], domain: Domain, where: str, constant:
     certificate, axes = metadata["certificate"], domain.axes
     bound = f"at most {upper_bound_text(certificate['total'])} everywhere"
     promised = f"{bound}, with probability {1 - certificate['beta']:g}"
-    guarantee = "RANDOM DP only, " if "random_dp" in metadata else ""
-    guarantee += f"epsilon {metadata['epsilon']}, delta {metadata['delta']}"
+    guarantee = f"epsilon {metadata['epsilon']}, delta {metadata['delta']}"
     texts = {key: metadata[key] for key in ("title", "description") if key in metadata}
     return html_table(
         {
@@ -152,9 +151,8 @@ def _value_name(synopsis: Drawable, grid: xarray.DataArray) -> str:
 def _heading(synopsis: Drawable, notes: Sequence[str]) -> str:
     """Return the title of a figure: what was released, for how much, and when."""
     metadata = synopsis.metadata
-    label = "RANDOM DP only, " if "random_dp" in metadata else ""
     parts = [function_title(synopsis.combination, synopsis.domain, metadata)]
-    parts += [f"{label}epsilon {metadata['epsilon']}"]
+    parts += [f"epsilon {metadata['epsilon']}"]
     parts += [f"delta {metadata['delta']}"] if Fraction(metadata["delta"]) else []
     parts += [str(metadata.get("created", ""))[:10], *metadata.get("post_processing", [])]
     lines = [str(metadata.get("title", metadata["name"])), ", ".join(filter(None, parts)), *notes]

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from dbern.bernstein.blocks import Blocks
 from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.types import FloatArray
 
@@ -28,7 +27,7 @@ class ReadableStore(Protocol):
         """Attributes of the root group that FORMAT.md names, as JSON values."""
 
     @property
-    def guarantee(self) -> Budget | RandomPrivacy:
+    def guarantee(self) -> Budget:
         """Guarantee of the attributes."""
 
     def require(self, release_id: str) -> None:

@@ -20,7 +20,6 @@ from dbern.data.domain import Domain
 from dbern.data.storage import MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.bands import About
 from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
 from dbern.synopsis.decisions import labels_of
@@ -62,10 +61,9 @@ class Synopsis:
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
-        label = "RANDOM DP " if "random_dp" in self.metadata else ""
         name, epsilon = self.metadata["name"], self.metadata["epsilon"]
         kind = self.metadata["target"]["kind"]
-        text = f"<{label}Synopsis {name}: {kind} over {axes}, epsilon {epsilon}, {self._where}>"
+        text = f"<Synopsis {name}: {kind} over {axes}, epsilon {epsilon}, {self._where}>"
         return printable(text)
 
     def _repr_html_(self) -> str:
@@ -88,8 +86,8 @@ class Synopsis:
         return self._store.attributes
 
     @cached_property
-    def guarantee(self) -> Budget | RandomPrivacy:
-        """Guarantee of the release: plain or random differential privacy."""
+    def guarantee(self) -> Budget:
+        """Guarantee of the release."""
         return self._store.guarantee
 
     @property

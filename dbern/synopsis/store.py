@@ -16,7 +16,6 @@ from dbern.data.plain_files import too_large
 from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import IntegrityError, SpecError, printable, unreadable_refused
 from dbern.privacy.budget import Budget
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.synopsis.layout import LARGEST_NUMBER, array_paths
 from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
 from dbern.synopsis.metadata import Root, array_groups
@@ -85,11 +84,9 @@ class ReleasedStore:
         return self.released.to_json()
 
     @property
-    def guarantee(self) -> Budget | RandomPrivacy:
+    def guarantee(self) -> Budget:
         """Guarantee of the attributes."""
-        budget = Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
-        random_dp = self.attributes.get("random_dp")
-        return RandomPrivacy.from_dict(random_dp, budget) if random_dp else budget
+        return Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
 
     def require(self, release_id: str) -> None:
         """Refuse another release than the given one: it may have come to its place."""

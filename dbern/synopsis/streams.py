@@ -25,7 +25,6 @@ from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import errors_of
-from dbern.privacy.random_privacy import RandomPrivacy
 from dbern.privacy.sums import SumNoise
 from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
@@ -342,7 +341,7 @@ class WindowStore:
         return released.model_copy(update=changes).to_json()
 
     @property
-    def guarantee(self) -> Budget | RandomPrivacy:
+    def guarantee(self) -> Budget:
         """Guarantee of the stream: of all its windows together."""
         return self._first.guarantee
 

@@ -55,7 +55,7 @@ APART = (  # no release rests on these: with Gaussian noise, by advanced composi
 )  # fmt: skip
 NOT_TRUSTED = {
     *("tails", "covariance", "simulation", "error_law", "public_numbers", "families"),
-    *("random_privacy", "sums"),
+    "sums",
 }
 
 

@@ -97,6 +97,10 @@ def test_0_for_the_whole_story(project, run, queries):
     [
         (("export", "out.zarr"), "export: is no command. Write show SYNOPSIS --json"),
         (("sign", "out.zarr", "--key", "key.pem"), "sign: is no command. Write ssh-keygen -Y sign"),
+        (
+            (*GRANT, "--epsilon", "1", "--allow-random-dp"),
+            "--allow-random-dp: is no option. Write a",
+        ),
         (("metrics", *LEDGER, "--listen", "9464"), "--listen: is no option. Write --textfile"),
         (("verify", "out.zarr", "--trusted=a.pub"), "--trusted: is no option. Write ssh-keygen"),
     ],

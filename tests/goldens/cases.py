@@ -267,11 +267,6 @@ def _terms(data: Mapping[str, Any]) -> dict[str, Any]:
 def _others() -> dict[str, Case]:
     density = {"kind": "kernel-density", "bandwidth": [1.03]}
     free = {"k": "auto", "h": "auto"}
-    random = {
-        "kind": "oracle", "function": "goldens.functions:share", "bounds": [0.0, 2.0],
-        "smoothness": {"derivatives": 2, "bound": 9.0}, "on_failure": 0.0,
-        "sensitivity": {"gamma": "0.5", "distribution": "goldens.functions:drawn", "seed": 3},
-    }  # fmt: skip
     plane = {"data.bounds": _PLANE}
     found = {
         f"kernel-{kernel.replace('/', '-')}/{noise}": Case(
@@ -285,10 +280,6 @@ def _others() -> dict[str, Case]:
         found[f"auto/{name}"] = Case(chosen, shell=True)
         found[f"auto-certified/{name}"] = Case(
             {**chosen, "mechanism": {**free, "objective": "certified"}}
-        )
-        found[f"random/{name}"] = Case(
-            {"target": random, **plane, "mechanism": {"k": 3, "h": 1}, "budget": {"delta": delta}},
-            {"random_dp": True},
         )
         found[f"zcdp/{name}"] = Case(
             {"target": density, "budget": {"delta": delta, "epsilon": "0.3"}},

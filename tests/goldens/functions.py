@@ -30,12 +30,6 @@ def margins(records, points):
     return np.exp(-apart / 50) @ (records[:, axes] - 0.5)
 
 
-def drawn(rows, uniform):
-    """Records of no one: uniform in a box somewhat larger than the bounds."""
-    numbers = uniform(2 * rows).reshape(rows, 2)
-    return numbers * [12.0, 2.4] + [-1.0, -1.2]
-
-
 def hill(points):
     """A public reference density: most of it in the middle."""
     return np.exp(-((points[:, 0] - 5) ** 2) / 8)

@@ -210,9 +210,8 @@ def test_a_line_of_the_log_has_the_next_number(attacker, database):
 
 def test_terms_without_a_grant_are_refused(ledger, execute):
     execute(
-        "INSERT INTO datasets (name, neighbors, unit_max_contributions, accountant, created, "
-        "random_dp) VALUES ('people', 'replace-one', 1, 'basic', '2026-01-01T00:00:00+00:00', "
-        "'allowed')"
+        "INSERT INTO datasets (name, neighbors, unit_max_contributions, accountant, created) "
+        "VALUES ('people', 'replace-one', 1, 'basic', '2026-01-01T00:00:00+00:00')"
     )
     assert ledger.contradictions() == ["terms of dataset 'people'"]
     with pytest.raises(IntegrityError, match="has terms and no grant"):
@@ -225,7 +224,7 @@ EDITS = {
     "DELETE FROM releases WHERE id = 1": "release 'reserved' of dataset 'trips'",
     GRANT.format(""): "grants of dataset 'trips'",
     "UPDATE grants SET epsilon = '9'": "grants of dataset 'trips'",
-    "UPDATE datasets SET random_dp = 'allowed'": "terms of dataset 'trips'",
+    "UPDATE datasets SET accountant = 'zcdp'": "terms of dataset 'trips'",
     "UPDATE meta SET value = '7' WHERE key = 'reconciled'": "the ledger's reconciled",
     "UPDATE audit SET event = 'refunded' WHERE event = 'spent'": "('refunded')",
     "DELETE FROM audit WHERE id = 3": "log entry 3 ('reading')",
@@ -275,8 +274,8 @@ def test_the_log_tells_everything_that_a_ledger_does(many, ask, found):
     ]
     ledger.reconcile(published)
     assert ledger.find("trips", f"node~{node.release_id[:8]}").state is State.ABANDONED
-    ledger.grant("other", Budget.parse("1", "1e-6"), accountant="zcdp", random_dp=True)
+    ledger.grant("other", Budget.parse("1", "1e-6"), accountant="zcdp")
     ledger.grant("other", Budget.parse("1"))
-    ledger.reserve(Request("other", "random", Budget.parse("0.1"), gamma=FREE.epsilon))
-    ledger.reconcile([found("01" * 16, "gamma", dataset="other", gamma=Budget.parse("1").epsilon)])
+    ledger.reserve(Request("other", "pure", Budget.parse("0.1")))
+    ledger.reconcile([found("01" * 16, "rho", dataset="other", rho=Budget.parse("1").epsilon)])
     assert ledger.contradictions() == []

@@ -12,7 +12,7 @@ import dbern
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import random_privacy, require_counted
+from dbern.measure.measurement import require_counted
 from dbern.measure.record_weights import ByCategory, SignWeight
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import require_one_charge
@@ -107,28 +107,6 @@ def test_what_the_bins_beside_a_number_become_for_their_rows_is_looked_at_too(pr
     monkeypatch.setattr(KernelSum, "bind", whole)
     with pytest.raises(SpecError, match=r"more than 1|add up to"):
         plan_files(spec, footers)
-
-
-def test_random_privacy_is_that_of_one_estimate():
-    axis = Domain((Axis("x", 0.0, 1.0),))
-
-    class Estimated(KernelSum):
-        def random_guarantee(self, charge):
-            return "random"
-
-    estimated = Estimated("sum", axis)
-    assert random_privacy((estimated,), None) == "random"
-    with pytest.raises(SpecError, match="2 measurements have an estimated"):
-        random_privacy((estimated, estimated), None)
-
-
-def test_what_a_component_becomes_for_its_lattice_spends_no_more(project, several, monkeypatch):
-    several(("one", HALF), ("two", HALF))
-    spec = project.spec(target={"kind": "several", "bandwidth": None})
-    whole = lambda component, strategy: replace(component, output_fraction=Fraction(1))  # noqa: E731
-    monkeypatch.setattr(KernelSum, "for_lattice", whole)
-    planned = plan_files(spec, dbern.planning.planner.footers(spec))
-    assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1
 
 
 @pytest.mark.parametrize("name", ["two", "three"])

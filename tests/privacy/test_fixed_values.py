@@ -21,7 +21,6 @@ from dbern.privacy.laplace import _inverse_e, discrete_laplace
 from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.privacy.public_numbers import public_stream, uniform
-from dbern.privacy.random_privacy import fewest_samples, order_statistic
 from dbern.privacy.tails import float_above, gaussian_tail
 from dbern.privacy.zcdp import _delta_of, epsilon_of, pure_rho, rho_above, rho_for, rho_of
 
@@ -96,9 +95,6 @@ EXACT = {
     "a rho above": (
         lambda: rho_above(Fraction(1, 3)) - Fraction(1, 3), Fraction(2, 3 * 10**28),
     ),
-    "an order statistic": (lambda: order_statistic(1000, TENTH), 957),
-    "one beyond all samples": (lambda: order_statistic(10, TENTH), 14),
-    "fewest samples": (lambda: fewest_samples(TENTH), 285),
 }  # fmt: skip
 ROUNDED = {
     "public numbers": (

@@ -377,18 +377,6 @@ def test_the_words_promise_no_more_than_the_symbols(epsilon, delta):
     assert ("plus 1e-6" in promise.words[0]) == (delta != "0")
 
 
-def test_random_privacy_is_not_shown_as_more(made):
-    synopsis = dbern.open(made("curve").url)
-    limits = {"gamma": "0.05", "distribution": "uniform"}
-    synopsis._store.attributes = {**synopsis.metadata, "random_dp": limits}
-    page = read(synopsis_page(synopsis))
-    assert "Released with differential privacy" not in page.words
-    assert "pure differential privacy" not in page.words
-    assert page.words.count("andom differential privacy only") >= 3
-    assert "all but 5 %" in page.words
-    assert "% sure of either" not in page.words
-
-
 @pytest.mark.parametrize("kind", ["curve", "regression"])
 def test_a_curve_has_the_band_of_the_synopsis(made, kind):
     synopsis = made(kind)

@@ -153,7 +153,7 @@ KINDS = (
     *("auto/pure", "times", "density-groups/binned-laplace", "regression/binned-laplace"),
     *("bayes/laplace", "bayes-gaussian/laplace", "density-covariance/binned-gaussian"),
     *("erm-polynomial/spectral-laplace", "logistic-sigmoid/laplace", "ridge-lists/laplace"),
-    *("random/pure", "gaps/binned-laplace"),
+    "gaps/binned-laplace",
 )
 OF_PART, PARTS = 12, 25  # mutations of a kind that are tried
 
@@ -170,10 +170,9 @@ def kinds(tmp_path_factory, client):
             project = Project(folder / name.replace("/", "-"))
             project.folder.mkdir()
             (project.folder / "data").symlink_to(folder / "data")
-            random_dp = {"random_dp": True} if name.startswith("random") else {}
-            project.grant(**random_dp)
+            project.grant()
             with project.ledger() as ledger:
-                ledger.grant("trips", dbern.Budget.parse("1", "1e-3"), **random_dp)
+                ledger.grant("trips", dbern.Budget.parse("1", "1e-3"))
             text = listed[name].toml(str(project.ledger_path), str(project.output))
             project.spec_path.write_text(text)
             made[name] = Path(dbern.release(project.spec_path, client=client).url)
@@ -557,6 +556,13 @@ def test_a_terminal_obeys_no_metadata(copied, run, path):
         assert not obeyed(ran.out + ran.err)
         assert "\nepsilon 0.1" not in ran.out
     assert not obeyed(repr(dbern.open(copied)))
+
+
+def test_a_weaker_guarantee_is_not_read_as_this_one(copied, run):
+    """Of releases of a sampled sensitivity, whose epsilon is not of every database."""
+    attributes(copied, ("random_dp",), {"gamma": "0.1"})
+    for command in ("show", "verify"):
+        run(command, copied).refused(5, "random_dp", "is a weaker guarantee")
 
 
 def test_no_error_says_what_a_terminal_obeys():

@@ -25,7 +25,7 @@ from dbern.erm.perturbed import categorical_fraction
 from dbern.erm.summation import sum_by_pairs
 from dbern.erm.user import UserLoss
 from dbern.learn.least_squares import MomentSums
-from dbern.learn.user_functions import Range, uniform_records
+from dbern.learn.user_functions import Range, _uniform_records
 from dbern.privacy.public_numbers import public_stream
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.smoother import _finest_bandwidth
@@ -55,7 +55,7 @@ BY_HAND = {
                  for lists in ((), (7,), (7, 15, 2), (1000,) * 10)],
         [0.0, 0.25, 0.515625, 0.984375]),
     "records made up in their ranges": (
-        lambda: uniform_records([Range(0.0, 10.0), Range(0.0, 1.0, integer=True)], 3,
+        lambda: _uniform_records([Range(0.0, 10.0), Range(0.0, 1.0, integer=True)], 3,
                                 public_stream("example", 0)).round(2),
         [[0.51, 0.0], [3.21, 1.0], [2.4, 0.0]]),
     "finest bandwidths, which fall with epsilon": (

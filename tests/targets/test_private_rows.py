@@ -123,17 +123,6 @@ def test_what_bins_choose_from_moves_by_as_many_rows():
     )
 
 
-def test_an_estimated_sensitivity_is_of_replaced_rows_alone():
-    class Estimated(KernelSum):
-        def for_lattice(self, strategy):
-            return self
-
-    estimated = Estimated("density", SIDE, (kernel_of("gaussian", 0.1),))
-    assert estimated.protected(Protection(), None) == estimated
-    with pytest.raises(dbern.SpecError, match=r"^data\.unit: nothing is proved"):
-        estimated.protected(PEOPLE, None)
-
-
 # --- weights of full shards --------------------------------------------------------------------
 
 

@@ -54,11 +54,6 @@ def distribution_of(
 
     Raises SpecError where they are not bins that count rows on all axes.
     """
-    if "random_dp" in metadata:
-        raise SpecError(
-            "distribution: a release under random differential privacy answers for its own points "
-            "alone. Release a kernel density"
-        )
     if axis is not None:
         if axis not in domain.names:
             raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(domain.names)}")

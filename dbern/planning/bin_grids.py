@@ -31,6 +31,7 @@ _LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of
     *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
     *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
+_ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
 _MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one level, and of two
 
 
@@ -84,15 +85,22 @@ def _grids_of_levels(search: DesignSearch) -> Iterator[BinGrid]:
 def _grids_of_multiples(search: DesignSearch) -> Iterator[BinGrid]:
     """Yield bins of degree 1 with a node at each multiple, of some axes or of all that have them.
 
-    Masses of rows that are rounded to these have no edges.
+    Masses of rows that are rounded to these have no edges. Cells end at multiples alone, or at so
+    many places between them that the kernel has as many as without a resolution.
     """
     choices = [(0,) if axis is None else (axis.count, 0) for axis in search.multiples]
     for nodes in itertools.product(*choices):
         for resolution in (*BIN_RESOLUTIONS[1], *FINER[1]) if any(nodes) else ():
             usual = _cells(search.kernels, resolution)
-            cells = tuple(node or cell for node, cell in zip(nodes, usual, strict=True))
-            if max(cells) <= _MAX_CELLS:
-                yield BinGrid(1, resolution, cells)
+            coarse = tuple(node or cell for node, cell in zip(nodes, usual, strict=True))
+            needed = [resolution / kernel.deviation * (1 - _ROUNDING) for kernel in search.kernels]
+            fine = tuple(
+                node * math.ceil(least / node) if node else cell
+                for node, cell, least in zip(nodes, usual, needed, strict=True)
+            )
+            for cells in dict.fromkeys((coarse, fine)):
+                if max(cells) <= _MAX_CELLS:
+                    yield BinGrid(1, resolution, cells)
 
 
 def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:

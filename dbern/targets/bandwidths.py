@@ -8,7 +8,7 @@ from typing import Literal
 
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.bernstein.oblique import Oblique, decorrelate
-from dbern.data.domain import Domain
+from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.targets.base import Learner
 from dbern.targets.public_bandwidths import PLACEHOLDER_DEVIATION
@@ -16,6 +16,7 @@ from dbern.targets.public_bandwidths import PLACEHOLDER_DEVIATION
 _NARROWEST, _WIDEST = 1e-4, 1e4
 _ROUNDING = 1e-9  # of a width: what is written as the least is taken, however it is rounded
 _FLAT_WIDTHS = 10
+_FINEST_STEPS, _FINEST_OF_FEW_STEPS = 2.0, 0.2  # of an axis
 
 
 def axis_kernels(
@@ -78,6 +79,26 @@ def readable_lengths(name: str, domain: Domain, deviation: float) -> tuple[float
 def equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
     """Kernels whose deviation is the same fraction of every axis."""
     return axis_kernels(domain, _equal_lengths(name, domain, deviation), "bandwidth", name)
+
+
+def rounded_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:
+    """Kernels of such a deviation, or on an axis that is rounded of `finest_deviation` at least."""
+    unit_deviation = kernel_of(name, 1.0).deviation
+    lengths = [
+        max(deviation, finest_deviation(axis)) / unit_deviation * axis.width for axis in domain.axes
+    ]
+    return axis_kernels(domain, lengths, "bandwidth", name)
+
+
+def finest_deviation(axis: Axis) -> float:
+    """Return the deviation, as a share of an axis, of two of the steps that it is rounded to, or 0.
+
+    Narrower kernels show the steps, and not where rows are more; and of so wide ones bins with one
+    for each value, which shares want, have the two cells a deviation that a density wants.
+    """
+    if axis.multiples is None:
+        return 0.0
+    return min(_FINEST_STEPS / axis.multiples.count, _FINEST_OF_FEW_STEPS)
 
 
 def stated_kernels(

@@ -23,7 +23,14 @@ from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import WHOLE, Measurement
 from dbern.measure.record_weights import RecordWeights
 from dbern.privacy.budget import Budget
-from dbern.targets.bandwidths import equal_kernels, lengths_of, oblique_kernels, stated_kernels
+from dbern.targets.bandwidths import (
+    equal_kernels,
+    finest_deviation,
+    lengths_of,
+    oblique_kernels,
+    rounded_kernels,
+    stated_kernels,
+)
 from dbern.targets.base import KernelName, Learner, Lengths
 
 _FREE, _DETAIL = 30.0, 0.035
@@ -135,11 +142,14 @@ class ChosenSum(KernelSum):
     def bind(self, n: int, charge: Budget) -> KernelSum:
         """Return the sum of the narrowest candidate, with all of them."""
         domain = self.domain
-        finest = _finest_bandwidth(n, float(charge.epsilon), domain.dimensions)
+        finest = max(
+            _finest_bandwidth(n, float(charge.epsilon), domain.dimensions),
+            min(map(finest_deviation, domain.axes)),
+        )
         count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
         candidates = tuple(
             KernelSum(
-                self.name, domain, equal_kernels(self.kernel, domain, deviation),
+                self.name, domain, rounded_kernels(self.kernel, domain, deviation),
                 self.record_weights, self.unit, choices=count, protection=self.protection,
             )
             for deviation in np.geomspace(finest, _SMOOTHEST, count).tolist()

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from projects import objects
 from test_spec import sections
 
 import dbern
+from dbern.bernstein.kernels import kernel_of
 from dbern.certify.bias import KernelMixture
 from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
@@ -22,7 +24,10 @@ from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
 from dbern.releasing import bandwidth_choice, publish
 from dbern.reporting import live
 from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
+from dbern.synopsis.questions import bandwidths
+from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis
+from dbern.targets.bandwidths import lengths_of
 from dbern.targets.smoother import _finest_bandwidth
 
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
@@ -226,6 +231,47 @@ def test_private_rows_units_and_groups_may_choose_too(data, case):
     moves = [other.function_sensitivity for other in one.candidates]
     assert moves[0] == one.function_sensitivity
     assert moves == sorted(moves, reverse=True)
+
+
+def candidates_of(resolution, high):
+    """Bandwidths (candidates, axes) that a release of many rows may choose from."""
+    data = {"n": 200_000, "bounds": {"x": [0.0, high], "y": [0.0, 1.0]}, "resolution": resolution}
+    spec = dbern.ReleaseSpec(**sections(target={**AUTO}, data=data, mechanism=AUTO_BINS))
+    (measurement,) = (one.bind(200_000, spec.charge) for one in spec.components)
+    return np.array([lengths_of(one.kernels, spec.domain) for one in measurement.candidates])
+
+
+AUTO_BINS = {"k": "auto", "h": "auto", "noise": "auto"}
+
+
+def test_no_bandwidth_is_narrower_than_two_of_the_steps_that_rows_are_rounded_to():
+    """On the axis that is rounded: the other has all that it would have."""
+    free, rounded = candidates_of(None, 20.0), candidates_of({"x": 1.0}, 20.0)
+    assert free[0, 0] < 1
+    assert rounded[:, 0].min() == pytest.approx(2.0)
+    np.testing.assert_allclose(rounded[:, 1], free[:, 1])
+    both = candidates_of({"x": 1.0, "y": 0.1}, 20.0)
+    assert both.min(axis=0) == pytest.approx([2.0, 0.2])
+    assert candidates_of({"x": 1.0}, 2.0)[:, 0].min() == pytest.approx(0.4)  # a fifth of the axis
+
+
+def test_an_estimate_by_wide_sums_of_fine_bins_is_that_of_the_bins(monkeypatch):
+    """Bins for shares are so fine that the estimate by all of them would take minutes."""
+    rows = np.random.default_rng(6).beta(2, 7, 4000)
+    for degree in (1, 2, 3):
+        splines = AxisSplines(400, degree)
+        law = SimpleNamespace(deviation=1e-5, correlation=-0.1)
+        measure = SimpleNamespace(
+            splines=(splines,), bins=splines.values(rows).mean(axis=0), covariance=law,
+            on_released=lambda weights: weights,
+        )  # fmt: skip
+        kernels = [(kernel_of("gaussian", width),) for width in (0.03, 0.06, 0.12)]
+        wide = [bandwidths._cross_validation(measure, one, 4000.0) for one in kernels]
+        with monkeypatch.context() as patch:
+            patch.setattr(bandwidths, "_CELLS", 1e9)
+            fine = [bandwidths._cross_validation(measure, one, 4000.0) for one in kernels]
+        np.testing.assert_allclose(wide, fine, rtol=2e-3)
+        assert wide != fine
 
 
 def test_no_epsilon_is_searched_for_where_it_changes_the_bandwidths(case):

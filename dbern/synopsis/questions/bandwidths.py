@@ -22,6 +22,7 @@ _POINTS = 65  # of an axis
 _TRIED_FACTORS = np.geomspace(8.0, 0.2, 40)  # times the released bandwidth
 _CANDIDATE_FACTORS = np.geomspace(0.5, 4.0, 14)  # times the released bandwidth
 _DEVIATIONS = 2.0  # of the noise, by which two estimates hardly differ
+_CELLS = 6.0  # a deviation of a kernel: with more, an estimate differs by less than a hundredth
 
 
 def min_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> float:
@@ -119,22 +120,44 @@ def _cross_validation(measure: NoisyMeasure, kernels: Sequence[Kernel], rows: fl
     Least squares cross-validation leaves each row out of its own density. Both terms are quadratic
     in the bins, ``c'Gc`` and ``c'Rc``, R of the spline that the density is nearly. The noise, whose
     covariance S is public, adds ``tr GS`` and ``tr RS`` in expectation: they are taken off.
+
+    Work grows as the cube of the bins. Where they are far finer than a kernel, as those for shares
+    are, c are sums of theirs that are wide enough for it.
     """
-    axes = zip(measure.splines, kernels, strict=True)
-    squares, crossed = zip(*(_forms(*axis) for axis in axes), strict=True)
+    pairs = [_wide_sums(*axis) for axis in zip(measure.splines, kernels, strict=True)]
+    sums = [sums_of_axis for _, sums_of_axis in pairs]
+    forms_of_axes = [_forms(wide, kernel) for (wide, _), kernel in zip(pairs, kernels, strict=True)]
+    bins = on_axes(measure.bins, sums)
     norm, cross = (
-        float((measure.bins * on_axes(measure.bins, forms)).sum()) - _noise_mean(measure, forms)
-        for forms in (squares, crossed)
+        float((bins * on_axes(bins, forms)).sum()) - _noise_mean(measure, sums, forms)
+        for forms in zip(*forms_of_axes, strict=True)
     )
     peaks = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())
     return norm - 2 * (rows * cross - peaks) / max(rows - 1, 1.0)
 
 
-def _noise_mean(measure: NoisyMeasure, forms: Sequence[FloatArray]) -> float:
-    """Return ``tr FS`` for the product F of the axes' forms."""
-    noise = measure.covariance
-    forms = [measure.on_released(measure.on_released(form).T) for form in forms]
-    trace, total = (math.prod(map(float, map(of, forms))) for of in (np.trace, np.sum))
+def _wide_sums(splines: AxisSplines, kernel: Kernel) -> tuple[AxisSplines, FloatArray]:
+    """Return splines as wide as a kernel allows, and weights (wide, bins) of sums that are theirs.
+
+    A wide spline is nearly the sum of the narrow ones by its values at their centers.
+    """
+    cells = math.ceil(_CELLS / kernel.deviation)
+    if 2 * cells > splines.cells:
+        return splines, np.eye(splines.count)
+    wide = AxisSplines(cells, splines.degree)
+    return wide, wide.values(np.clip(splines.centers, 0.0, 1.0)).T
+
+
+def _noise_mean(
+    measure: NoisyMeasure, sums: Sequence[FloatArray], forms: Sequence[FloatArray]
+) -> float:
+    """Return ``tr FS`` for the product F of the axes' forms, of sums of bins."""
+    noise, trace, total = measure.covariance, 1.0, 1.0
+    for sums_of_axis, form in zip(sums, forms, strict=True):
+        released = measure.on_released(sums_of_axis)
+        weights = released.sum(axis=1)
+        trace *= float((form * (released @ released.T)).sum())
+        total *= float(weights @ form @ weights)
     return noise.deviation**2 * ((1 - noise.correlation) * trace + noise.correlation * total)
 
 

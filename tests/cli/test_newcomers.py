@@ -73,9 +73,7 @@ def test_a_newcomer_gets_shares_means_and_quantiles_as_narrow_as_an_expert(proje
         assert "[data.resolution]" not in plan
     else:
         assert half_width < (6 if len(names) == 1 else 40) * COUNT
-        assert re.search(
-            r"up to [0-9.]+ times as wide as noise alone, which a resolution of hour", plan
-        )
+        assert re.search(r"shares without a resolution are up to [0-9.]+ times as wide", plan)
     assert synopsis.metadata["target"]["chosen_of"]  # a bandwidth by the released bins
 
 

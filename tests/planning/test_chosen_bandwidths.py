@@ -158,7 +158,7 @@ def test_bands_hold_for_every_bandwidth_that_may_be_chosen(project, spec, monkey
         told = synopsis.distribution()
         smoothed = told.mass({"x": (2.0, 5.0)}, target="smoothed", beta=beta)
         records = told.mass({"x": (2.0, 5.0)}, beta=beta)
-        (tail,) = live._counting(synopsis, told, 8, {})["tails"]
+        (tail,) = json.loads(live.live(synopsis)["facts"])["counting"]["tails"]
         return [synopsis.bound(beta).noise, synopsis.bound(beta, about="any-database").noise,
                 float(smoothed.high - smoothed.low), tail[0] if beta == "0.05" else None,
                 float(records.high - records.low)]  # fmt: skip

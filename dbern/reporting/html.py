@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from dbern.certify.error_summary import ErrorSummary, upper_bound_text
-from dbern.combination.base import Meaning
 from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
 from dbern.percentages import percent
@@ -26,7 +25,6 @@ from dbern.reporting.pictures import (
     Panel,
     Picture,
     is_classifier,
-    is_grouped,
     middle,
     page_picture,
 )
@@ -36,15 +34,9 @@ from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.labels import named_values
 from dbern.synopsis.maps import MAX_PANELS
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.titles import function_title
 from dbern.system import format_number, raise_powers
 
-_NAMES: dict[Meaning, str] = {
-    "density": "Density",
-    "response": "Regression",
-    "log-odds": "Classifier",
-    "score": "Classifier",
-    "value": "Function",
-}
 _ERROR_TERMS = {
     "approximation": "what the polynomial of this degree can miss of the function",
     "rounding": "what integers miss of real numbers",
@@ -69,7 +61,6 @@ dbern query {store} queries.parquet --out answers.parquet"""
 def synopsis_page(synopsis: Synopsis) -> str:
     """Return the report on a synopsis, as HTML."""
     metadata = synopsis.metadata
-    groups = len(synopsis.classes) if is_grouped(synopsis) else 0
     picture = page_picture(synopsis)
     promises = synopsis.promises(picture.largest if picture else None)
     return render(
@@ -77,7 +68,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
         live=live(synopsis),
         title=metadata.get("title", metadata["name"]),
         metadata=metadata,
-        what=_what(metadata, synopsis.meaning, groups),
+        what=_what(synopsis),
         picture=_drawn(picture, promises, synopsis) if picture else None,
         domain=[_interval(axis) for axis in synopsis.domain.axes],
         response=_response(synopsis),
@@ -163,19 +154,14 @@ def _extremes(picture: Picture, panel: Panel) -> str:
     return (f"{panel.title}: " if panel.title else "") + ", ".join(extremes)
 
 
-def _what(metadata: Mapping[str, Any], meaning: Meaning, groups: int) -> str:
-    names = [axis["name"] for axis in metadata["domain"]["axes"]]
-    over = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    columns = metadata.get("columns", {})
-    several = f", for {groups} groups" if groups else ""
-    several += f" of {columns['group']}" if groups and "group" in columns else ""
-    column = columns.get("response", columns.get("label", ""))
-    n = metadata["target"].get("n")
+def _what(synopsis: Synopsis) -> str:
+    """Name the function and its rows: "Density of x (kernel-density), from 9 rows"."""
+    metadata = synopsis.metadata
+    title = function_title(synopsis.combination, synopsis.domain, metadata)
+    n, rounded = metadata["target"].get("n"), rounded_text(synopsis.domain.axes)
     rows = f", from {format_number(n)} rows" if n else ""
-    rounded = rounded_text([Axis.from_dict(axis) for axis in metadata["domain"]["axes"]])
     rows += f"{'' if rows else ', of rows'} {rounded}" if rounded else ""
-    name = f"{_NAMES[meaning]} of {column}" if column else _NAMES[meaning]
-    return f"{name} over {over}{several} ({metadata['target']['kind']}){rows}"
+    return f"{title[0].upper()}{title[1:]} ({metadata['target']['kind']}){rows}"
 
 
 def _response(synopsis: Synopsis) -> dict[str, Any] | None:

@@ -199,7 +199,7 @@ def test_a_classifier_says_of_which_class_its_values_are():
         spec_of({"kind": "logistic-regression", "method": "weights", "C": 1.0}, label=LABEL)
     )
     assert synopsis.grid(3).attrs["long_name"] == "log-odds of late = True"
-    assert "Classifier of late over distance" in synopsis_page(synopsis)
+    assert "Class of late (False, True) by distance (logistic" in synopsis_page(synopsis)
 
 
 @pytest.mark.slow
@@ -207,7 +207,7 @@ def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
     page, shown = synopsis_page(delays), _describe(delays.metadata)
     assert "<h1>Delay by distance</h1>" in page
     for words in (
-        "Flights of 2001", "Regression of delay over distance (nadaraya-watson)",
+        "Flights of 2001", "Mean of delay (",
         "Mean delay (minutes)", "0 to 3\u202f000 miles", "0 to 60 minutes", "Response delay",
     ):  # fmt: skip
         assert words in page, words
@@ -217,7 +217,7 @@ def test_pages_and_show_name_what_a_release_is_about(delays, carriers):
     assert "distance (miles) in [0, 3000]" in shown
     assert delays.promises().unit == " of delay (minutes)"
     page = synopsis_page(carriers)
-    assert "for 2 groups of carrier" in page
+    assert ", for each carrier (" in page
     assert "Groups by carrier" in page
     assert "kernel-density by carrier: " in _describe(carriers.metadata)
 

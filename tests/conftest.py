@@ -278,10 +278,8 @@ def object_server() -> Iterator[ObjectServer]:
 
 
 @pytest.fixture
-def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Bucket:
     """A fresh bucket, with an environment in which releases can use it; refusals come soon."""
-    from dbern.data.objects import _arrow
-
     pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
     for name, value in object_server.environment.items():
         monkeypatch.setenv(name, value)
@@ -289,9 +287,7 @@ def bucket(object_server: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iter
     object_server.fault = lambda _request: None
     made = Bucket(object_server)
     object_server.requests.clear()
-    _arrow.cache_clear()  # or it is another test's, with that test's timeouts
-    yield made
-    _arrow.cache_clear()
+    return made
 
 
 @pytest.fixture

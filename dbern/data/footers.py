@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import check_kind, ids_as
 from dbern.data.domain import Column
-from dbern.data.objects import identity, open_file, reading_failure
+from dbern.data.objects import ObjectFile, identity
 from dbern.errors import (
     NO_FILE_ERRNOS,
     EnvironmentRefusedError,
@@ -139,7 +139,7 @@ def decryption(path: str) -> dict[str, Any]:
 @contextmanager
 def open_source(path: str) -> Iterator[Any]:
     """Open a file, or an object by its URL, for Arrow to read."""
-    with open_file(path) if is_url(path) else pa.OSFile(path) as source:
+    with pa.PythonFile(ObjectFile(path), "r") if is_url(path) else pa.OSFile(path) as source:
         yield source
 
 
@@ -172,7 +172,7 @@ def _refuse_unread(key: str, path: str, error: Exception) -> None:
     """Refuse a file that a disk or a store did not give; return where its content is wrong."""
     if refusal := shortage_of(error, path):
         raise refusal from None
-    number = reading_failure(error)
+    number = getattr(error, "errno", None)  # none where the content that was read is wrong
     if number is None:
         return
     what = f"{key}: {path} cannot be read ({os.strerror(number)})."

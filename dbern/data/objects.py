@@ -1,8 +1,8 @@
-"""Objects in S3: the one owner of obstore and of Arrow's S3 client.
+"""Objects in S3: the one owner of obstore.
 
-Both take credentials from the environment, from a file that it names, or from the identity of the
-machine, never from a URL. Neither client travels: what a graph, a spec or a ledger holds is a URL.
-Failures are `OSError` without the server's text.
+Its client takes credentials from the environment, from a file that it names, or from the identity
+of the machine, never from a URL. No client travels: what a graph, a spec or a ledger holds is a
+URL. Failures are `OSError` without the server's text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
+from io import RawIOBase
 from itertools import product
 from typing import Any
 
@@ -255,10 +256,47 @@ def identity(url: str) -> tuple[int, bytes]:
     return meta["size"], (meta["e_tag"] or "").encode()
 
 
-def open_file(url: str) -> Any:
-    """Return an object as a file of Arrow's, read in ranges."""
-    bucket, key = _parts(url)
-    return _arrow(current_settings()).open_input_file(f"{bucket}/{key}")
+class ObjectFile(RawIOBase):
+    """An object as a file to read: each read is a request for its range.
+
+    Raises OSError as `Objects` does.
+    """
+
+    def __init__(self, url: str) -> None:
+        bucket, self._key = _parts(url)
+        self._client, self._position = _client(bucket, current_settings()), 0
+        self.size, _ = identity(url)
+
+    def readable(self) -> bool:
+        """Return true."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return true."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Go to a place, counted from the beginning, from here or from the end; return it."""
+        origins = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}
+        self._position = origins[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Return as many bytes, or those that are left."""
+        import obstore
+
+        left = max(0, self.size - self._position)
+        length = left if size < 0 else min(size, left)
+        if not length:
+            return b""
+        with _without_text():
+            part = obstore.get_range(self._client, self._key, start=self._position, length=length)
+        self._position += length
+        return bytes(part)
 
 
 @contextmanager
@@ -323,21 +361,6 @@ def _client(bucket: str, settings: ObjectStoreSettings) -> Any:
     )
 
 
-@lru_cache(maxsize=8)
-def _arrow(settings: ObjectStoreSettings) -> Any:
-    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
-
-    scheme, _, host = settings.server.partition("://")
-    named = {"scheme": scheme, "endpoint_override": host.rstrip("/")} if settings.server else {}
-    return S3FileSystem(
-        **named,
-        tls_ca_file_path=settings.authority or None,
-        region=settings.region,
-        request_timeout=_TIMEOUT_SECONDS,
-        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_RETRIES),
-    )
-
-
 @contextmanager
 def _without_text() -> Iterator[None]:
     from obstore import exceptions
@@ -364,19 +387,6 @@ def _failure_code(error: Exception) -> int:
     if isinstance(error, denied) or (status and status[1] in ("401", "403")):
         return errno.EACCES
     return errno.EIO
-
-
-def reading_failure(error: BaseException) -> int | None:
-    """Return the number of a failure to read; None where the content that was read is wrong.
-
-    Arrow's client of S3 has texts alone.
-    """
-    if not isinstance(error, OSError) or error.errno is not None:
-        return getattr(error, "errno", None)
-    text = str(error)
-    if "AWS Error" not in text:
-        return None
-    return errno.EACCES if "ACCESS_DENIED" in text or "status 403" in text else errno.EIO
 
 
 def _all_sizes(bucket: str) -> dict[str, int]:

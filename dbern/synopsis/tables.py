@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
-from dbern.data.objects import check_url, creating, identity, open_file
+from dbern.data.objects import ObjectFile, check_url, creating, identity
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
@@ -175,7 +175,7 @@ def _opened(
         try:
             source: Any = Path(queries)
             if is_url(queries):
-                source = held.enter_context(open_file(check_url(queries, "QUERIES")))
+                source = held.enter_context(ObjectFile(check_url(queries, "QUERIES")))
             elif not source.is_file():
                 raise SpecError(
                     f"{queries}: there is no such file. Write the path of one Parquet file"

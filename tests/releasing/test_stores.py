@@ -217,7 +217,6 @@ def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, monkeypat
     bucket.put("data/b.parquet", b"no Parquet")
     monkeypatch.setattr(objects, "_RETRIES", 1)
     objects._client.cache_clear()
-    objects._arrow.cache_clear()
     bucket.server.fault = lambda request: "refuse" if request.method == method else None
     for ask in (lambda: discover(bucket.url("data")), lambda: opened(bucket.url("data/a.parquet"))):
         with pytest.raises(ReleaseError, match="run the same command again"):

@@ -211,7 +211,7 @@ def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
         times = f"about {factor:.1f}" if factor < _MAX_FACTOR else f"more than {_MAX_FACTOR:g}"
         rounded = (
             f" and, where rows stand at few values, [data.resolution] {anywhere[0]} = ..: it is "
-            f"{times} times as wide as noise alone, which that leaves, and less of few values"
+            f"{times} times as wide as with one, and more where values are few"
         )
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "

@@ -134,6 +134,17 @@ def test_responses_never_leave_their_bounds():
     assert float((answer.high - answer.low).max()) == 1.0
 
 
+def test_a_mean_where_no_rows_are_is_not_known():
+    x = databases(1, 5000)["uniform"] / 2
+    d = responding(x, 0.5 + 0 * x[:, 0])
+    known, unknown = d.average({"x": (0.1, 0.3)}), d.average({"x": (0.8, 0.9)})
+    assert known.low <= 0.5 <= known.high
+    assert " is not known" not in str(known)
+    assert (unknown.low, unknown.high) == (0.0, 1.0)
+    text = "mean of the response in x 0.8 to 0.9 is not known (0.00 to 1.00, 95 % sure)"
+    assert str(unknown).startswith(text)
+
+
 def test_the_tail_is_that_of_the_widest_law():
     d = responding(databases(1, 500)["smooth"], np.ones(500))
     (measure,) = d.response.measures
@@ -468,7 +479,7 @@ def test_releases_by_group_answer_each_group_s_responses():
     assert (answers[0].high - answers[0].low).max() < 1
     assert (high - low).max() < 2
     assert "group" in str(answers[1])
-    assert "%" not in str(answers[1])
+    assert "in %" not in str(answers[1])
     apart = d.difference({}, groups=("a", "b"), beta=0.1)  # of their responses, not their shares
     assert covers(apart, means[0] - means[1])
 

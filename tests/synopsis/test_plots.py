@@ -12,6 +12,7 @@ from strategies import sections
 import dbern
 from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.maps import MAX_CURVES, MAX_PANELS
+from dbern.synopsis.titles import function_title
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.filterwarnings("ignore:each answer holds"),
@@ -127,10 +128,10 @@ def test_the_title_of_maps_is_above_those_of_all_panels(drawn):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_title_says_what_it_is_what_it_cost_and_how_far_off(drawn, synopses, name):
-    metadata = synopses[name].metadata
+    synopsis, metadata = synopses[name], synopses[name].metadata
     heading = " ".join(heading_of(drawn(name)[1]).split())
     assert metadata.get("title", metadata["name"]) in heading
-    assert metadata["target"]["kind"] in heading
+    assert function_title(synopsis.combination, synopsis.domain, metadata) in heading
     assert "epsilon 20, 2026-03-01" in heading
     assert "everywhere at once, 95 % sure" in heading
     if len(synopses[name].domain.axes) == 2:

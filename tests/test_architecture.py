@@ -27,7 +27,7 @@ LAYERS = [
     {"__main__"},
     {"cli", "sklearn"},
     {"releasing"},
-    {"cluster", "reporting", "testing", "xarray"},
+    {"cluster", "reporting", "testing"},
     {"planning"},
     {"learn", "synopsis"},
     {"targets"},
@@ -255,7 +255,6 @@ PLANTED = [
     ("planning/spec.py", "from dbern.reporting.html import r", "the core does without"),
     ("planning/spec.py", "from dbern.releasing.run import r", "upward"),
     ("certify/certificate.py", "from dbern import targets", "imports dbern.targets: upward"),
-    ("cluster/graph.py", "from dbern.xarray import m", "a sibling"),
     ("bernstein/basis.py", "import dbern.privacy.budget", "a sibling"),
     ("bernstein/basis.py", "def f():\n    from dbern.errors import E\n    import dbern.planning",
      "upward"),
@@ -333,7 +332,6 @@ def tree(tmp_path):
         "reporting.py": "from dbern.synopsis.reader import r",
         "combination/base.py": "from dbern.reconstruct import base",
         "system.py": "",
-        "xarray.py": "",
         "cli/main.py": "import click, rich\nfrom dbern.releasing.run import r",
     }.items():
         (package / name).write_text(text + "\n")

@@ -33,12 +33,12 @@ def check_numeric(domain: Domain, purpose: str) -> None:
         )
 
 
-def grid_axes(
+def _grid_axes(
     shape: Shape,
     domain: Domain,
-    numbers: int = 1,
-    arrays: Sequence[Released] = (),
-    window: Domain | None = None,
+    numbers: int,
+    arrays: Sequence[Released],
+    window: Domain | None,
 ) -> list[FloatArray]:
     """Return positions in [0, 1] along each axis, ends included: of the domain, or a part of it.
 
@@ -83,7 +83,7 @@ def values_on_grid(
 
     One array is evaluated whole, in little more memory than its values. Several are combined by
     blocks, unless they are so large that their shards would be read again for each. Raises
-    SpecError as `grid_axes`.
+    SpecError for a shape that is none, or that needs more memory than there is.
     """
     domain, arrays, combination = function.domain, function.arrays, function.combination
 
@@ -99,10 +99,10 @@ def values_on_grid(
     columns = function.answer_shape("value")
     values = math.prod(columns)
     if combination.is_array:
-        return evaluate(grid_axes(shape, domain, 1, arrays, window))
+        return evaluate(_grid_axes(shape, domain, 1, arrays, window))
     if any(array.large for array in arrays):
-        return evaluate(grid_axes(shape, domain, len(arrays) + 3 * values, arrays, window))
-    return _in_blocks(grid_axes(shape, domain, values, (), window), evaluate, columns)
+        return evaluate(_grid_axes(shape, domain, len(arrays) + 3 * values, arrays, window))
+    return _in_blocks(_grid_axes(shape, domain, values, (), window), evaluate, columns)
 
 
 def _in_blocks(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -108,9 +107,9 @@ def labelled_entries(
 def labelled(
     values: FloatArray,
     domain: Domain,
-    labels: Mapping[str, Sequence[Any]] = MappingProxyType({}),
-    name: str | None = None,
-    attributes: Mapping[str, Any] | None = None,
+    labels: Mapping[str, Sequence[Any]],
+    name: str,
+    attributes: Mapping[str, Any],
 ) -> xarray.DataArray:
     """Label values on a grid over a domain by coordinates in data units, upright.
 

@@ -30,7 +30,6 @@ MODULES = {
     "api/targets.md": "dbern.targets",
     "api/questions.md": "dbern.synopsis.questions",
     "api/testing.md": "dbern.testing",
-    "api/xarray.md": "dbern.xarray",
 }
 _LINK = re.compile(r"(!?\[(?:[^\]\\]|\\.)*\])\(([^)\s]+)\)")
 _FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""Tables in, tables out; and a released array as an xarray dataset."""
+"""Tables in, tables out."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import xarray
 from projects import released_in
 from shared import shared
 
-import dbern.xarray  # noqa: F401 - registers the accessor
 from dbern.data.domain import Axis, Domain, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
@@ -190,67 +188,6 @@ def test_bands_and_shapes_come_in_kind_too(one, several):
     assert several.predict(table).tolist() == several.predict(POINTS[:2]).tolist()
 
 
-# --- xarray ----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def dataset(one):
-    return xarray.open_zarr(one.url, group="components/density", consolidated=False)
-
-
-@pytest.mark.parametrize("h", [None, 1, np.int64(5), (2, 3)])
-def test_a_dataset_is_the_function(one, dataset, h):
-    np.testing.assert_allclose(dataset.dbern(POINTS, h=h), one(POINTS, h), rtol=1e-12)
-    xarray.testing.assert_allclose(
-        dataset.dbern.grid((4, 3), h=h), one.grid((4, 3), h).rename(None), rtol=1e-12
-    )
-    table = pd.DataFrame(POINTS, columns=["x", "y"], index=list("abc"))
-    assert list(dataset.dbern(table, h=h).index) == list("abc")
-
-
-def undecoded(dataset):
-    """The same store, whose coefficients are integers."""
-    return xarray.open_zarr(
-        dataset.encoding["source"], group="components/density", consolidated=False,
-        mask_and_scale=False,
-    )  # fmt: skip
-
-
-def test_a_dataset_has_the_very_bounds_of_the_synopsis(one, dataset):
-    assert dataset.dbern.domain.axes == one.domain.axes
-    corners = np.array([[10.0, 1.03], [0.0, -1.1], [10.0, np.nextafter(1.03, 2)]])
-    np.testing.assert_allclose(dataset.dbern(corners), one(corners), rtol=1e-12)
-    assert np.isfinite(one(corners[:2])).all()
-
-
-def test_a_dataset_in_memory_needs_an_order(one, dataset):
-    alone = dataset.load().copy()
-    alone.encoding = {}
-    with pytest.raises(SpecError, match="Write h = 2"):
-        alone.dbern(POINTS)
-    np.testing.assert_allclose(alone.dbern(POINTS, h=2), one(POINTS, 2), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("ask", "said"),
-    [
-        (lambda d: d.dbern(POINTS, h=-1), "h = -1: write an integer from 1 to 10000"),
-        (lambda d: d.dbern(POINTS, h=10**18), "write an integer from 1 to 10000"),
-        (lambda d: d.dbern(POINTS, h=(1,)), "one for each axis"),
-        (lambda d: d.dbern(POINTS[:, :1]), "Write (m, 2) in the order x, y"),
-        (lambda d: d.dbern.grid(1), "at least 2 for each of x, y"),
-        (lambda d: d.drop_vars("x").dbern(POINTS), 'group = "components/<name>"'),
-        (lambda d: d.isel(x=slice(0, 3)).dbern(POINTS, h=2), "a part of a released lattice"),
-        (lambda d: undecoded(d).dbern(POINTS, h=2), "mask_and_scale = True"),
-        (lambda d: d.drop_vars("coefficients").dbern(POINTS), "no released coefficients"),
-    ],
-)
-def test_the_accessor_refuses_datasets_that_it_cannot_evaluate(dataset, ask, said):
-    with pytest.raises(SpecError) as refused:
-        ask(dataset)
-    assert said in str(refused.value)
-
-
 @pytest.mark.slow
 def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
     from dbern.reporting.html import synopsis_page
@@ -262,8 +199,5 @@ def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
     synopsis = released_in(
         tmp_path, client, {"day": days}, data__bounds=bounds, target={"bandwidth": [9.0]}
     )
-    asked = pd.DataFrame({"day": pd.to_datetime(["2026-01-15", "2026-02-10"])})
-    lattice = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
-    np.testing.assert_allclose(lattice.dbern(asked), synopsis(asked), rtol=1e-12)
     assert "2026-01-01 to 2026-03-02" in synopsis_page(synopsis)
     assert "2026-01-01" in drawing(synopsis)

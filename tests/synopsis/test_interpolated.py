@@ -10,7 +10,6 @@ import xarray
 from projects import fix_reservations, released_in
 
 import dbern
-import dbern.xarray
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.bernstein.kernels import Triangle
 from dbern.bernstein.shapes import mean, positive_mean
@@ -76,7 +75,6 @@ def test_values_are_lines_between_lattice_values(synopsis):
     expected = group["coefficients"].interp(at).to_numpy()
     scale = np.abs(expected).max()
     np.testing.assert_allclose(synopsis(points), expected, atol=1e-9 * scale)
-    np.testing.assert_allclose(group.dbern(points), expected, atol=1e-9 * scale)
     grid = synopsis.grid(37)
     cells = np.stack(np.meshgrid(*[grid[name] for name in synopsis.domain.names], indexing="ij"))
     same = synopsis(cells.reshape(len(cells), -1).T).reshape(cells.shape[1:])

@@ -7,7 +7,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from projects import SOLVED, fix_reservations, labelled, released_in
@@ -174,20 +173,6 @@ def test_a_large_lattice_chooses_and_shapes_as_a_small_one(release, noise, monke
     assert chosen == whole[0]
     for one, other in zip(blocks, whole[1:], strict=True):
         near(one, other, np.abs(other).max())
-
-
-@pytest.mark.slow
-def test_a_dataset_of_xarray_is_read_in_blocks(plain, monkeypatch):
-    import dbern.xarray
-
-    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
-    dataset = xarray.open_zarr(plain, group="components/density", consolidated=False)
-    expected = dataset.dbern(POINTS, h=4)
-    monkeypatch.setattr(dbern.xarray, "MOST_LOADED", 0)
-    fresh = xarray.open_zarr(plain, group="components/density", consolidated=False)
-    monkeypatch.setattr(dbern.xarray, "iterate", lambda *_: pytest.fail("loads the whole lattice"))
-    near(fresh.dbern(POINTS, h=4), expected, np.abs(expected).max())
-    assert fresh.dbern.grid([3, 4]).shape == (4, 3)
 
 
 @pytest.mark.slow

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xarray
 from conformance import RESPONSE, noiseless, release_spec
 from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
-import dbern.xarray
 from dbern.planning.best_design import make_search
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import BoundSpec
@@ -185,13 +183,6 @@ def test_every_query_of_a_release_agrees(exact_release):
         with pytest.raises(dbern.SpecError, match=r"shapes: .* covariance can only be"):
             synopsis.shaped(shape)
     assert "oblique" in synopsis.metadata["components"][0]
-    opened = xarray.open_zarr(synopsis.url, group="components/density", consolidated=False)
-    moved, older = opened.load().copy(), opened.copy(deep=True)
-    moved.encoding = {}  # it does not say where it came from
-    del older["coefficients"].attrs["oblique"]  # which only later releases have
-    for dataset in (moved, older):
-        with pytest.raises(dbern.SpecError, match=r"oblique to the axes\. Open its store"):
-            dataset.dbern(points, h=16)
     assert synopsis.metadata["target"]["covariance"] == H2
     assert "bandwidth" not in synopsis.metadata["target"]
 

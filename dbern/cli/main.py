@@ -38,6 +38,7 @@ _REMOVED = {
     "ledger grant --allow-random-dp": "is no option. Write a sensitivity that holds for every "
     "database in the spec, and leave it out",
     "metrics --listen": "is no option. Write --textfile FILE.prom, which node_exporter serves",
+    "plan --table": "is no option. Write --target-error A for the epsilon that an error of A takes",
     "verify --trusted": "is no option. Write ssh-keygen -Y verify for whose the manifest is",
 }
 """Commands and options that left, with what to write instead."""

@@ -12,7 +12,7 @@ from dbern.cli.progress import imports_noted, log_format, shown_progress
 if TYPE_CHECKING:
     from dbern.planning.plans import ReleasePlan
     from dbern.planning.stream_plan import StreamPlan
-    from dbern.planning.tradeoffs import Aim, Option
+    from dbern.planning.tradeoffs import Aim
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
@@ -23,7 +23,6 @@ _PARTITION = click.option(
 @click.command()
 @_SPEC
 @_PARTITION
-@click.option("--table", is_flag=True, help="Show the trade-off between noise and approximation.")
 @click.option(
     "--target-error",
     type=click.FloatRange(min=0, min_open=True),
@@ -44,7 +43,6 @@ _PARTITION = click.option(
 def plan(
     spec_path: str,
     partition: str | None,
-    table: bool,
     target_error: float | None,
     about: Aim,
     details: bool,
@@ -58,26 +56,21 @@ def plan(
     """
     from dbern.planning.planner import plan as make_plan
     from dbern.planning.spec import ReleaseSpec
-    from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
+    from dbern.planning.tradeoffs import smallest_epsilon
     from dbern.privacy.budget import decimal_text
     from dbern.system import resolve_url
 
-    if table and target_error is not None:
-        raise click.UsageError("--table and --target-error exclude each other")
     with imports_noted(silent=quiet or as_json):
         spec = ReleaseSpec.load(spec_path, partition=partition)
         resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
         if spec.stream is not None:
             from dbern.planning.stream_plan import plan_stream
 
-            if table or target_error is not None:
-                raise click.UsageError("--table and --target-error are not for a stream")
+            if target_error is not None:
+                raise click.UsageError("--target-error is not for a stream")
             stream = plan_stream(spec)
             content = stream.to_dict() | {"node": _content(stream.node)}
             return content, _explained(stream, spec_path, details=details)
-        if table:
-            options = tradeoff(spec)
-            return {"options": [vars(option) for option in options]}, _table(options)
         if target_error is None:
             planned = make_plan(spec)
             return _content(planned), _explained(planned, spec_path, details=details)
@@ -101,28 +94,6 @@ def _content(planned: ReleasePlan) -> dict[str, Any]:
         fields["ranks"] = [axis.rank for axis in component.maps]
         del fields["maps"]
     return content
-
-
-def _table(options: list[Option]) -> str:
-    from dbern.certify.error_summary import printed_sum
-
-    head = f"{'noise':<18}{'k':<10}{'h':<6}{'values':>8}{'predicted':>11}"
-    head += "".join(f"{name:>13}" for name in ("approx.", "+ rounding", "+ noise", "= bound"))
-    rows = []
-    for option in options:
-        terms, total = printed_sum((option.approximation, option.rounding, option.noise))
-        text = f"{option.noise_kind:<18}{_axes(option.k):<10}{_axes(option.h):<6}{option.values:>8}"
-        text += f"{option.predicted:>11.3g}" + "".join(f"{term:>13}" for term in (*terms, total))
-        rows.append(text)
-    title = (
-        "sup errors in data units, the plan's choice first: of what is predicted to err least, "
-        "within 2 %, the surest bins; the bound is what a plan certifies"
-    )
-    return "\n".join([title, head, *rows])
-
-
-def _axes(values: tuple[int, ...]) -> str:
-    return " x ".join(map(str, values)) if len(set(values)) > 1 else str(values[0])
 
 
 @click.command()

@@ -33,12 +33,12 @@ def best_candidate(strategy_kinds: Iterable[str], search: DesignSearch) -> Candi
     candidates = [
         candidate
         for kind in sorted(strategy_kinds, key=list(CANDIDATES).index)
-        for candidate in candidates_of(kind, search)
+        for candidate in _candidates_of(kind, search)
     ]
-    return search.with_matrices(preferred(candidates, search)) if candidates else None
+    return search.with_matrices(_preferred(candidates, search)) if candidates else None
 
 
-def candidates_of(strategy_kind: str, search: DesignSearch) -> Iterator[CandidateDesign]:
+def _candidates_of(strategy_kind: str, search: DesignSearch) -> Iterator[CandidateDesign]:
     """Yield releases of lattice values (""), of spectral coordinates or of bins."""
     cube = search.measurement.cube
     if cube is not None:
@@ -49,7 +49,7 @@ def candidates_of(strategy_kind: str, search: DesignSearch) -> Iterator[Candidat
         yield from CANDIDATES[strategy_kind](search)
 
 
-def preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> CandidateDesign:
+def _preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> CandidateDesign:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, masses and quantiles are one more weight for bins of two levels: of
@@ -82,7 +82,7 @@ def _preferred_of_levels(
     candidates: Sequence[CandidateDesign], search: DesignSearch
 ) -> CandidateDesign:
     one_level = [candidate for candidate in candidates if not candidate.two_level]
-    usual = preferred(one_level, replace(search, levels=False))
+    usual = _preferred(one_level, replace(search, levels=False))
     typical = min(one_level, key=lambda candidate: candidate.expected)
     limits = (1 + _TWO_LEVEL_COST) * np.array([typical.noise, typical.expected, usual.promise])
     two_level = (candidate for candidate in candidates if candidate.two_level)

@@ -102,6 +102,7 @@ def test_0_for_the_whole_story(project, run, queries):
             "--allow-random-dp: is no option. Write a",
         ),
         (("metrics", *LEDGER, "--listen", "9464"), "--listen: is no option. Write --textfile"),
+        (("plan", "release.toml", "--table"), "plan --table: is no option. Write --target-error A"),
         (("verify", "out.zarr", "--trusted=a.pub"), "--trusted: is no option. Write ssh-keygen"),
     ],
 )

@@ -22,7 +22,6 @@ from dbern.erm.models import RiskModel
 from dbern.measure.gathered import GatheredAccumulator, Gathering
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
-from dbern.planning.tradeoffs import tradeoff
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize
@@ -304,13 +303,6 @@ def test_any_zarr_reader_can_rebuild_a_linear_function(exact_release):
     assert synopsis.band() == synopsis.metadata["certificate"]["total"]
     with pytest.raises(dbern.SpecError, match="cannot be shaped"):
         synopsis.shaped("increasing:x")
-
-
-def test_a_linear_function_has_no_trade_off(monkeypatch):
-    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
-    with pytest.raises(dbern.SpecError, match="leaves no k"):
-        tradeoff(CASES["logistic"].spec(1, 50, "laplace"))
-    assert tradeoff(CASES["kernel logistic"].spec(1, 50, "laplace", k=9))
 
 
 def test_a_release_by_the_command_line(project, run):

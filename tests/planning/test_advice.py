@@ -1,4 +1,4 @@
-"""The table of a plan's options: every row adds up, and the first row is the plan."""
+"""What a plan takes of bins that err alike, and bounds that add up as they are printed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from projects import records
 from strategies import sections
 
 from dbern.certify.error_summary import printed_sum
-from dbern.planning.planner import plan_files
+from dbern.planning.best_candidate import _candidates_of, best_candidate
+from dbern.planning.best_design import make_search
+from dbern.planning.rows import BoundSpec
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tradeoffs import tradeoff
 
 
 @pytest.fixture
@@ -27,69 +28,30 @@ def planned(project):
 
 
 @pytest.mark.slow
-def test_every_row_of_the_table_adds_up(planned, run):
-    title, head, *rows = run("plan", "release.toml", "--table").out.splitlines()
-    assert "the plan's choice" in title
-    assert head.split()[-7:] == ["approx.", "+", "rounding", "+", "noise", "=", "bound"]
-    options = run("plan", "release.toml", "--table", "--json").json["options"]
-    assert len(rows) == len(options) > 3
-    for row, option in zip(rows, options, strict=True):
-        *parts, total = map(Decimal, row.split()[-4:])
-        assert sum(parts) == total
-        exact = [option[name] for name in ("approximation", "rounding", "noise", "error")]
-        assert all(shown >= Decimal(one) for shown, one in zip([*parts, total], exact, strict=True))
-        assert sum(exact[:3]) == pytest.approx(exact[3], rel=1e-12)
-    first, *others = (option["predicted"] for option in options)
-    assert others == sorted(others)
-    assert first < 1.02 * others[0]  # of bins that err alike the surest are taken
-
-
-@pytest.mark.slow
-def test_the_first_row_of_the_table_is_the_plan(planned, run):
-    first = run("plan", "release.toml", "--table", "--json").json["options"][0]
-    (component,) = run("plan", "release.toml", "--json").json["components"]
-    assert (first["k"], first["h"]) == (component["k"], component["h"])
-    assert first["noise_kind"] == component["noise"]["kind"]
-    for name in ("approximation", "rounding", "noise"):
-        assert first[name] == component["certificate"][name]
-    text = run("plan", "release.toml").out
-    row = run("plan", "release.toml", "--table").out.splitlines()[2].split()
-    assert "approximation {} + rounding {} + noise {}\n".format(*row[-4:-1]) in text
-    assert f"sup error <= {row[-1]} with" in text
-    values = 1
-    for rank in component["ranks"] or [k + 1 for k in component["k"]]:
-        values *= rank
-    assert first["values"] == values
-
-
-@pytest.mark.slow
 def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     """The least error is that of other bins; where a number is released too it decides alone.
 
     Of one level: of two, shares and quantiles count too.
     """
-    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
     monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
 
-    def density(**mechanism):
+    def candidates(**mechanism):
         data = {"n": 20_000, "bounds": {"x": [0.0, 1.0]}}
         mechanism = {"noise": "binned-laplace", "k": None, "h": None, **mechanism}
-        target = {"bandwidth": [0.2]}
-        return ReleaseSpec(**sections(data=data, target=target, mechanism=mechanism))
+        spec = ReleaseSpec(**sections(data=data, target={"bandwidth": [0.2]}, mechanism=mechanism))
+        (measurement,) = (bound := BoundSpec.of(spec, 20_000)).measurements
+        search = make_search(measurement, bound)
+        chosen = best_candidate(["binned"], search)
+        return chosen, min(_candidates_of("binned", search), key=lambda one: one.error)
 
-    first, *others = tradeoff(density())
-    (component,) = plan_files(density(), ()).components
-    assert [axis.cells for axis in component.maps] == [10]
-    assert (first.values, first.error) == (13, component.certificate.total)
-    assert others == sorted(others, key=lambda option: option.predicted)
-    assert others[0].predicted < first.predicted < 1.02 * others[0].predicted
-    assert 1.1 * first.error < others[0].error
+    chosen, least = candidates()
+    assert [axis.cells for axis in chosen.strategy.bins] == [10]
+    assert least.error < chosen.error < 1.02 * least.error
+    assert 1.1 * chosen.promise < least.promise
     for mechanism in ({"tune": "0.02"}, {"objective": "certified"}):
-        options = tradeoff(density(**mechanism))
-        assert options == sorted(options, key=lambda option: option.predicted)
-        (axis,) = plan_files(density(**mechanism), ()).components[0].maps
-        assert options[0].values == axis.cells + axis.degree
-        assert axis.cells == 9
+        chosen, least = candidates(**mechanism)
+        assert chosen.error == least.error
+        assert [axis.cells for axis in chosen.strategy.bins] == [9]
 
 
 def test_a_plan_adds_up_as_it_is_printed(planned, run):

@@ -20,7 +20,7 @@ from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
-from dbern.planning.tradeoffs import smallest_epsilon, tradeoff
+from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.releasing import bandwidth_choice, publish
 from dbern.reporting import live
 from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
@@ -277,15 +277,6 @@ def test_an_estimate_by_wide_sums_of_fine_bins_is_that_of_the_bins(monkeypatch):
 def test_no_epsilon_is_searched_for_where_it_changes_the_bandwidths(case):
     with pytest.raises(SpecError, match='--target-error: with bandwidth = "auto"'):
         smallest_epsilon(case[0], 1.0)
-
-
-@pytest.mark.slow
-def test_the_table_of_a_plan_has_bins_alone_where_they_choose(project):
-    spec = project.spec(target=AUTO, budget={"epsilon": "0.05"}, **ONE)
-    found = tradeoff(spec)
-    assert {one.noise_kind for one in found} == {"binned-laplace", "binned-k-norm"}
-    planned = dbern.plan(spec)
-    assert (found[0].k, found[0].values) == (planned.k, planned.strategy.layout.size)
 
 
 def test_stored_choices_are_read_strictly():

@@ -26,7 +26,7 @@ from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
-from dbern.planning.best_candidate import best_candidate, candidates_of, preferred
+from dbern.planning.best_candidate import _candidates_of, _preferred, best_candidate
 from dbern.planning.best_design import make_search
 from dbern.planning.bin_candidates import _fitting_grids
 from dbern.planning.cost import task_rows
@@ -498,8 +498,8 @@ def test_what_is_expected_is_what_the_choice_predicts():
     bound = BoundSpec.of(spec, 1000)
     (measurement,) = bound.measurements
     search = make_search(measurement, bound)
-    each = list(candidates_of("binned", search))
-    choice = preferred(each, search).expected * measurement.unit
+    each = list(_candidates_of("binned", search))
+    choice = _preferred(each, search).expected * measurement.unit
     one = plan_files(spec, ())
     assert choice <= one.outlook.expected < 1.01 * choice
     least = min(candidate.expected for candidate in each) * measurement.unit

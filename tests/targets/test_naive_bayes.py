@@ -28,7 +28,6 @@ from dbern.combination.kernel_scores import (
     _kernel_scores,
 )
 from dbern.planning.planner import plan_files
-from dbern.planning.tradeoffs import tradeoff
 from dbern.reconstruct.base import LatticeStrategy, VectorStrategy
 from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.store import ReleasedStore
@@ -694,9 +693,3 @@ def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
     assert "one class for all " in predicted(300)[1][0]
     assert any("WARNING: no better" in note for note in predicted(30)[1])
     assert not any("WARNING" in note for note in predicted(10**4)[1])
-
-
-def test_there_is_no_trade_off_for_a_vector(project):
-    project.write({"x": [0.5] * 4, "y": [0.5] * 4, "label": ["no"] * 4})
-    with pytest.raises(dbern.SpecError, match=r"target\.kind: .*leaves no k"):
-        tradeoff(project.local(spec(NORMAL, LABEL, 2, 4)))

@@ -107,10 +107,10 @@ def label(axis: Axis) -> str:
 
 def is_classifier(synopsis: Synopsis) -> bool:
     """Whether its values decide on classes; functions of groups do not."""
-    return bool(synopsis.classes) and not is_grouped(synopsis)
+    return bool(synopsis.classes) and not _is_grouped(synopsis)
 
 
-def is_grouped(synopsis: Synopsis) -> bool:
+def _is_grouped(synopsis: Synopsis) -> bool:
     """Whether it has a density or a regression for each group."""
     return bool(synopsis.classes) and synopsis.meaning in ("density", "response")
 
@@ -175,7 +175,7 @@ def page_picture(synopsis: Synopsis) -> Picture | None:
     if not axes:
         return None
     drawn = axes if axes <= (2 if synopsis.domain.categorical else 3) else 2
-    return picture_of(synopsis, _PAGE[3 if drawn == 2 and is_grouped(synopsis) else drawn])
+    return picture_of(synopsis, _PAGE[3 if drawn == 2 and _is_grouped(synopsis) else drawn])
 
 
 def _on_grid(synopsis: Synopsis, shape: Sequence[int]) -> FloatArray:

@@ -176,14 +176,12 @@ def _corner_errors(
     parts, (m, parts in y, parts in t).
     """
     steps = np.arange(parts + 1)[:, None] * (side / parts)
-    reach = getattr(kernel, "reach", 1.0)  # beyond is less than a series' roundings
+    nodes = np.arange(k + 1) / k
     all_squares, all_corners = [], []
     for column in _split(squares, 1, _T_LINES):
         t = np.unique(column[:, 1])
-        low, high = k * (t[0] - reach), k * (t[-1] + side + reach)
-        near = np.arange(max(0, math.floor(low)), min(k, math.ceil(high)) + 1)
-        bumps = kernel(near[:, None] / k - (t + steps).ravel())
-        coefficients = series.coefficients[:, near[0] : near[-1] + 1] @ bumps
+        bumps = kernel(nodes[:, None] - (t + steps).ravel())
+        coefficients = series.coefficients @ bumps
         coefficients = coefficients.reshape(-1, parts + 1, len(t))
         for block in _split(column, 0, _Y_LINES):
             y, y_index = np.unique(block[:, 0], return_inverse=True)

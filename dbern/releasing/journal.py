@@ -14,18 +14,11 @@ import platform
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
-from dbern.errors import (
-    optional_import,
-)
+from dbern.errors import optional_import
 from dbern.ledger import Reservation
 from dbern.ledger.run_record import RunRecord
 from dbern.system import Progress, version
-
-if TYPE_CHECKING:
-    pass
-
 
 LOGGER = logging.getLogger("dbern.release")
 

@@ -5,14 +5,15 @@ Let l and u be coefficients of splines below and above a weight g, and l^k, u^k 
 weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0, 1] as ``g <= k``.
 Of sums over the normalizer of a private number of rows (``k = 1``) m is any number from 0 on.
 
-*Theorem.* For every database m is in what `interval` returns, with probability ``1 - beta``.
+*Theorem.* For every database m is in what `quotient_interval` returns, with probability ``1 - beta``.
 
 1. *Lemma* (docs/intervals.md, "Splines around a weight bound its integral for every database"):
    ``sum_j l_j c_j <= int g dD <= sum_j u_j c_j``, as D is a measure. As m >= 0, therefore ::
 
        sum_j (l_j - m u^k_j) c_j <= int (g - m k) dD = 0 <= sum_j (u_j - m l^k_j) c_j
 
-   The two sides are functionals ``a - m k`` of the bins, linear in m: `interval` makes them.
+   The two sides are functionals ``a - m k`` of the bins, linear in m, that `quotient_interval`
+   makes.
 2. The released numbers *deny* an m where a side has the wrong sign by more than its noise. The
    noise of the true m alone has to be bounded, as m does not depend on it: that all others are
    tried costs nothing. The m that are not denied end at roots of quadratics (`undenied_quotients`).

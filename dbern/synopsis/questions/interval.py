@@ -5,7 +5,8 @@ Let l and u be coefficients of splines below and above a weight g, and l^k, u^k 
 weight ``k >= 0`` (`Envelope`). The answer is ``m = int g dD / int k dD``, in [0, 1] as ``g <= k``.
 Of sums over the normalizer of a private number of rows (``k = 1``) m is any number from 0 on.
 
-*Theorem.* For every database m is in what `quotient_interval` returns, with probability ``1 - beta``.
+*Theorem.* For every database `quotient_interval` returns an interval with m in it, with probability
+``1 - beta``.
 
 1. *Lemma* (docs/intervals.md, "Splines around a weight bound its integral for every database"):
    ``sum_j l_j c_j <= int g dD <= sum_j u_j c_j``, as D is a measure. As m >= 0, therefore ::

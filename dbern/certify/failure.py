@@ -93,6 +93,3 @@ BAND = FailureBudget({"values": 99, "approximation": 1}, {"values": FIELD})
 
 QUOTIENT = FailureBudget({"draws": 98, "tail": 2}, {"draws": SIMULATION})
 """Of an interval by draws of the noise: these, and the interval by its tail that they refine."""
-
-POPULATION = FailureBudget({"rows": 10, "answer": 40, "sampling": 50}, {"answer": QUOTIENT})
-"""Of few rows that were drawn: how many they are, the answer about them, and their sampling."""

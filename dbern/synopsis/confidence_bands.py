@@ -16,7 +16,7 @@ from typing import get_args
 import numpy as np
 
 from dbern.certify.certificate import Certificate, combined
-from dbern.certify.failure import BAND, FIELD, POPULATION, QUOTIENT
+from dbern.certify.failure import BAND, FIELD, QUOTIENT
 from dbern.combination.responses import Ratio
 from dbern.errors import SpecError
 from dbern.synopsis.bands import (
@@ -105,7 +105,6 @@ class ConfidenceBands:
             budgets = {
                 "band and interval, about these data": BAND,
                 "a question of distribution()": QUOTIENT,
-                "a question of a population, of few rows": POPULATION,
             }
         lines = (line for claim, budget in budgets.items() for line in (claim, *budget.lines(beta)))
         return "\n".join([f"each part may fail with this share of beta {float(beta):g}", *lines])

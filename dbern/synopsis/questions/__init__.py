@@ -8,8 +8,8 @@ order in which a weight becomes an answer:
 2. `noisy_measure` has the released bins, and functionals of them with their noise; `split_measure`
    has those of the rows in two parts.
 3. `interval` denies quotients of two functionals, by `linear_family`. `product_intervals` has those
-   of too many weights to lay out, `undenied_points` points of an axis, `polynomial_span` products
-   of means, and `population` the law behind the rows.
+   of too many weights to lay out, `undenied_points` points of an axis, and `polynomial_span`
+   products of means.
 4. `band` holds values and ends, `answers` prints them.
 """
 

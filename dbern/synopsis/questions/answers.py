@@ -22,9 +22,6 @@ Target: TypeAlias = Literal["records", "smoothed"]
 IntervalKind: TypeAlias = Literal["these-data", "population"]
 """What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
 
-SamplingLaw: TypeAlias = Literal["normal", "any"]
-"""Of sampling errors: normal, about, or any."""
-
 Percent: TypeAlias = Literal["%", "percentage points"]
 """Unit of shares, or of differences of shares, where people read them."""
 
@@ -49,8 +46,6 @@ class Answer:
         In words.
     unit : TimeUnit, optional
         What the numbers count, where they are dates or times: they are printed as such.
-    law : "normal" or "any", optional
-        What sampling errors of a population are taken to have.
     note : str
         Why an interval is wide, and what makes it narrower; empty where noise makes most of it. Of
         two releases also how many rows had a value.
@@ -73,7 +68,6 @@ class Answer:
     beta: float
     question: str
     unit: TimeUnit | None = None
-    law: SamplingLaw | None = None
     note: str = ""
     percent: Percent | None = None
     sentence: str = ""
@@ -112,11 +106,9 @@ class Answer:
     @property
     def _confidence(self) -> str:
         """Confidence in words, and of what where it is not of the rows at hand."""
-        law = {"normal": ", sampling errors taken as normal", "any": ", of any law", None: ""}[
-            self.law
-        ]
-        population = f" for the population{law}" if self.law else ""
-        return f"{100 * (1 - self.beta):.6g} % sure{population}"
+        of_drawn = self.interval == "population"
+        whose = " for the population, sampling errors taken as normal" if of_drawn else ""
+        return f"{100 * (1 - self.beta):.6g} % sure{whose}"
 
     @property
     def _texts(self) -> list[str]:
@@ -142,5 +134,4 @@ class Answer:
 
         numbers = {"value": self.value, "low": self.low, "high": self.high}
         attributes = {"question": self.question, "target": self.target, "interval": self.interval}
-        law = {"law": self.law} if self.law else {}
-        return xarray.Dataset(numbers, attrs={**attributes, **law, "beta": self.beta})
+        return xarray.Dataset(numbers, attrs={**attributes, "beta": self.beta})

@@ -9,7 +9,7 @@ from fractions import Fraction
 from dbern.bernstein.kernels import Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.question_options import COMPARE
-from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.mass import Mass
 from dbern.synopsis.questions.question import CommonOptions, DeferredQuestion
@@ -56,21 +56,19 @@ class Comparison(Mass):
             rows_note=f"about {here} rows here and {there} there had a value",
         )
 
-    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer, with how many rows of both releases had a value."""
-        answer = super().answer(band, level, law)
+        answer = super().answer(band, level, interval)
         return replace(answer, note="; ".join(filter(None, (answer.note, self.rows_note))))
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
+    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
         """Return the differences of both releases' bands."""
         choices = Fraction(1)  # beta is for each kernel that this release chose from
         if self.target == "smoothed":
             choices = Fraction(self.bins.choices, self.reference.bins.choices)
-        bands, law = super().bands(beta / 2, population=population)
-        beta_reference = choices * beta / 2
-        subtracted, second_law = self.reference.bands(beta_reference, population=population)
-        differences = [first.minus(second) for first, second in zip(bands, subtracted, strict=True)]
-        return differences, law if law == second_law else "normal"
+        bands = super().bands(beta / 2, population=population)
+        subtracted = self.reference.bands(choices * beta / 2, population=population)
+        return [first.minus(second) for first, second in zip(bands, subtracted, strict=True)]
 
     @classmethod
     def from_text(

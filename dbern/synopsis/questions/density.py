@@ -16,7 +16,7 @@ from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.synopsis.points import Points, as_numbers, as_points, gridded
 from dbern.synopsis.question_options import DENSITY, MARGINAL, read_numbers, read_point
-from dbern.synopsis.questions.answers import Answer, SamplingLaw
+from dbern.synopsis.questions.answers import Answer, IntervalKind
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.bandwidths import best_kernels, candidates, min_bandwidth
 from dbern.synopsis.questions.conditional import conditional_means
@@ -32,7 +32,7 @@ from dbern.synopsis.questions.question import (
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import DataDependentBand, ReleasedBins
 from dbern.synopsis.questions.weight_batches import KernelsAt
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,12 +83,12 @@ class Density(OptionQuestion):
             / self.bins.domain.volume
         )
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
+    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
         """Return the bins' bands, or those that a number promises for these data."""
         promised = self.bins.promised
         if population or promised is None or self.kernels != [self.bins.kernels]:
             return super().bands(beta, population=population)
-        return self._promised_bands(promised, beta), None
+        return self._promised_bands(promised, beta)
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         kernels, count = self.kernels, len(self.unit_points)
@@ -99,8 +99,8 @@ class Density(OptionQuestion):
         band = Band(*(numbers[of_chosen] for numbers in band))
         return band.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
-        return self._band_of_means(measure, beta, None, 0.0, self._peak)
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        return self._are_means_of_few_rows(measure, beta, None, 0.0, self._peak)
 
     def _promised_bands(self, promised: DataDependentBand, beta: Fraction) -> list[Band]:
         """Return the bins' bands, or the release's where it promises more than bins tell.
@@ -125,9 +125,9 @@ class Density(OptionQuestion):
             for band, first, last in zip(bands, low, high, strict=True)
         ]
 
-    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer, on the grid that was asked with."""
-        answer = super().answer(band, level, law)
+        answer = super().answer(band, level, interval)
         names = ("value", "low", "high")
         return replace(answer, **{name: self._gridded(getattr(answer, name)) for name in names})
 
@@ -190,8 +190,8 @@ class Marginal(OptionQuestion):
         view = measure.conditional(self.index, condition)
         return conditional_means(view, envelope, beta).scaled(0.0, self._peak)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
-        return self._band_of_means(measure, beta, self.condition, 0.0, self._peak)
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        return self._are_means_of_few_rows(measure, beta, self.condition, 0.0, self._peak)
 
     @classmethod
     def from_text(

@@ -13,7 +13,7 @@ import numpy as np
 from dbern.errors import SpecError
 from dbern.synopsis.points import as_points
 from dbern.synopsis.question_options import DIFFERENCE, QuestionOption, read_box, read_point
-from dbern.synopsis.questions.answers import Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
@@ -114,10 +114,10 @@ class ResponseDifference(MeanQuestion):
     Each mean holds at half of beta, so both do at once, and so does the difference of their ends.
     """
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
+    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
         """Return the band of the difference of both groups', each at `beta`."""
-        (first, second), law = super().bands(beta, population=population)
-        return [first.minus(second)], law
+        first, second = super().bands(beta, population=population)
+        return [first.minus(second)]
 
 
 class GroupDifference(MeanQuestion):

@@ -168,8 +168,8 @@ class Distribution(ReleasedBins):
         kernel; narrow, but no share of rows.
     population : bool
         Whether the interval is to cover the answer for those that the rows were drawn from,
-        independently. Approximate: the sampling error is taken as normal, or where rows are few
-        bounded whatever its law. The answer's `law` says which.
+        independently. Approximate: the sampling error is taken as normal; where rows are few that
+        is refused.
     beta : float or str, optional
         One minus the confidence; 0.05, or what `confidence` gives.
     """

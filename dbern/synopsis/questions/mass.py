@@ -34,6 +34,7 @@ from dbern.synopsis.questions.regions import (
 )
 from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.weight_batches import InBoxes
+from dbern.types import BoolArray
 
 _BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 
@@ -120,12 +121,12 @@ class Mass(_SharesOfRegions):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=True)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
-        box = self.condition
-        if box is None:
-            return self._band_of_means(measure, beta, self.bins.read_condition(None))
-        # Smoothed, rows have parts in the condition: shares are no means of so many rows.
-        return None if self.target == "smoothed" else self._band_of_means(measure, beta, box)
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        if self.condition is not None and self.target == "smoothed":
+            # Rows have parts in the condition: shares are no means of so many rows.
+            return super()._are_of_few_rows(measure, beta)
+        box = self.condition or self.bins.read_condition(None)
+        return self._are_means_of_few_rows(measure, beta, box)
 
     @classmethod
     def from_text(
@@ -155,8 +156,8 @@ class Count(_SharesOfRegions):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
-        return self._band_of_means(measure, beta, None, 0.0, self.bins.rows)
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        return self._are_means_of_few_rows(measure, beta, None, 0.0, self.bins.rows)
 
     @classmethod
     def from_text(

@@ -26,6 +26,7 @@ from dbern.synopsis.questions.question import (
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
 from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.undenied_points import GRID_POINTS, GridPoints, bracket
+from dbern.types import BoolArray
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,8 +55,9 @@ class Mean(OptionQuestion):
         mean = _mean_band(view, splines, beta, of_all_rows=self.of_all_rows)
         return mean.scaled(self.axis.low, self.axis.width)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool]:
-        return self._band_of_means(measure, beta, self.condition, self.axis.low, self.axis.width)
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        low, width = self.axis.low, self.axis.width
+        return self._are_means_of_few_rows(measure, beta, self.condition, low, width)
 
     @classmethod
     def from_text(

@@ -13,7 +13,6 @@ from functools import partial
 
 import numpy as np
 
-from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis
 from dbern.data.resolution import Multiples
 from dbern.errors import SpecError
@@ -25,8 +24,8 @@ from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import OFFSETS, steps_of_multiples
 from dbern.synopsis.questions.linear_family import LinearFamily, quotient_or_half
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure
-from dbern.synopsis.questions.population import are_few, levels_of_rows
 from dbern.synopsis.questions.question import (
+    FEW_ROWS,
     CommonOptions,
     DeferredQuestion,
     OptionQuestion,
@@ -36,7 +35,7 @@ from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_t
 from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.undenied_points import GRID_POINTS, GridPoints, bracket
 from dbern.system import number_of
-from dbern.types import FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 _MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
 _POINTS_IN_DEVIATION = 8  # of a bin's noise, of density 1
@@ -80,13 +79,11 @@ class Quantile(OptionQuestion):
         )  # fmt: skip
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        return self._band_of(measure, self.levels, beta)
-
-    def _band_of(self, measure: NoisyMeasure, levels: FloatArray, beta: Fraction) -> Band:
         condition = self.weights.other_axes(measure, self.condition, self.index)
         view = measure.conditional(self.index, condition)
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
+        levels = self.levels
         if multiples is not None and self.target == "records":
             rounded = _multiples_band(view, splines, multiples, levels, beta / len(levels))
             value, low, high = map(multiples.at, rounded[:3])
@@ -94,16 +91,11 @@ class Quantile(OptionQuestion):
         quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
-    def _band_of_any_law(self, measure: NoisyMeasure, beta: Fraction) -> tuple[Band, bool] | None:
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         if self.target == "smoothed":
-            return None
-        rows = self.bins.min_rows_in(self.condition, measure, beta * POPULATION["rows"])
-        bounds = levels_of_rows(self.levels, rows, beta * POPULATION["sampling"])
-        value = self._band(measure, beta).value  # a guess, without a claim
-        beta_i = beta * POPULATION["answer"] / 2
-        low, high = (self._band_of(measure, levels, beta_i) for levels in bounds)
-        band = Band.without_cells(np.clip(value, low.low, high.high), low.low, high.high)
-        return band, are_few(Band.without_cells(*[self.levels] * 3), rows, shares=True)
+            return super()._are_of_few_rows(measure, beta)
+        rows = self.bins.min_rows_in(self.condition, measure, beta)
+        return np.minimum(self.levels, 1.0 - self.levels) * rows < FEW_ROWS
 
     @classmethod
     def from_text(

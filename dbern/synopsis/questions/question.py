@@ -18,18 +18,19 @@ from typing import Any, ClassVar, TypeAlias, cast
 
 import numpy as np
 
-from dbern.certify.failure import POPULATION
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.labels import labelled_entries
 from dbern.synopsis.question_options import QuestionOption
-from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.population import are_few, population_band
 from dbern.synopsis.questions.regions import Boxes
 from dbern.synopsis.questions.released_bins import ReleasedBins
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray
+
+FEW_ROWS = 10
+"""Rows of a region, or outside it, from which on the sampling error is taken as normal."""
 
 _MAX_FACTOR = 99.0  # by which an interval is said to be wider than its noise
 
@@ -55,16 +56,16 @@ class Question(ABC):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         """Return the band that holds for a measure with probability ``1 - beta``."""
 
-    def _band_of_any_law(
+    def _are_of_few_rows(
         self,
         measure: NoisyMeasure,  # noqa: ARG002
         beta: Fraction,  # noqa: ARG002
-    ) -> tuple[Band, bool] | None:
-        """Return a band of the population whatever its law, and whether the rows are few.
+    ) -> BoolArray:
+        """Return which entries (m,) are of so few rows that sampling errors are not about normal.
 
-        None where the normal law is all that there is.
+        A kind whose errors are taken as normal whatever its rows are does without.
         """
-        return None
+        return np.zeros(1, dtype=bool)
 
     @property
     def measures(self) -> Sequence[NoisyMeasure]:
@@ -91,45 +92,54 @@ class Question(ABC):
         level = payer.take_beta(beta)
         choices = payer.choices if self.target == "smoothed" else 1
         beta_i = level / (len(self.measures) * choices)
-        bands, law = self.bands(beta_i, population=population)
-        return self.answer(Band(*np.array(bands).transpose(1, 2, 0)), level, law)
+        bands = self.bands(beta_i, population=population)
+        interval: IntervalKind = "population" if population else "these-data"
+        return self.answer(Band(*np.array(bands).transpose(1, 2, 0)), level, interval)
 
-    def bands(self, beta: Fraction, *, population: bool) -> tuple[list[Band], SamplingLaw | None]:
-        """Ask all measures, each at `beta`; a population of any law where rows are few."""
+    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
+        """Ask all measures, each at `beta`. Raises SpecError for a population of few rows."""
         if not population:
-            return [self._band(measure, beta) for measure in self.measures], None
-        pairs = [self._band_of_any_law(measure, beta) for measure in self.measures]
-        bands = [pair[0] for pair in pairs if pair]
-        if any(pair and pair[1] for pair in pairs):
-            return bands, "any"
+            return [self._band(measure, beta) for measure in self.measures]
+        few = [self._are_of_few_rows(measure, beta) for measure in self.measures]
+        self._refuse_few_rows(np.any(few, axis=0))
         rows = self.bins.rows
-        measures = [measure.population(rows) for measure in self.measures]
-        return [self._band(measure, beta) for measure in measures], "normal"
+        return [self._band(measure.population(rows), beta) for measure in self.measures]
 
-    def _band_of_means(
+    def _refuse_few_rows(self, few: BoolArray) -> None:
+        if not few.any():
+            return
+        name, entries = next(iter(self.labels.items()), ("", [None]))
+        entry = entries[int(np.argmax(few))]
+        where = "" if entry is None else f" of {name} {entry}"
+        raise SpecError(
+            f"population: the answer{where} may be of fewer than {FEW_ROWS} rows, or of all but "
+            "so few, whose sampling errors are not about normal. Ask for more rows, or of the rows "
+            "themselves: leave population out"
+        )
+
+    def _are_means_of_few_rows(
         self,
         measure: NoisyMeasure,
         beta: Fraction,
         box: Boxes | None,
         low: float = 0.0,
         width: float = 1.0,
-    ) -> tuple[Band, bool]:
-        """Return `_band_of_any_law` of means over the rows in a box, or without one of sums.
+    ) -> BoolArray:
+        """Return `_are_of_few_rows` of means over the rows in a box, or without one of sums.
 
-        Means are from `low` to ``low + width``, sums at least `low`.
+        Means are from `low` to ``low + width``, sums at least `low`. Where noise or bins leave many
+        rows open, what is not normal of the sampling error hardly counts.
         """
-        rows, shares = self.bins.rows, box is not None
-        maximum = 1.0 if shares else np.inf
+        band, rows, maximum = self._band(measure, beta), self.bins.rows, np.inf
         if box is not None:
-            rows = self.bins.min_rows_in(box, measure, beta * POPULATION["rows"])
-        band = self._band(measure, beta * POPULATION["answer"])
-        unit_band = Band.without_cells(
-            *(np.clip((numbers - low) / width, 0.0, maximum) for numbers in band[:3])
+            rows, maximum = self.bins.min_rows_in(box, measure, beta), 1.0
+        first, last = (
+            np.clip((numbers - low) / width, 0.0, maximum) for numbers in (band.low, band.high)
         )
-        wider = population_band(unit_band, rows, beta * POPULATION["sampling"], shares=shares)
-        return wider.scaled(low, width), are_few(unit_band, rows, shares=shares)
+        inside = np.minimum(first, maximum - last)
+        return (inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS)
 
-    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer that a band (entries, groups) makes."""
         labels = {**self.labels, "group": self.bins.groups}
         attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
@@ -139,9 +149,8 @@ class Question(ABC):
         value, low, high = (
             labelled_entries(numbers, labels, attributes, domain) for numbers in band[:3]
         )
-        interval: IntervalKind = "these-data" if law is None else "population"
         target = self.target or "records"
-        answer = Answer(*(value, low, high, target, interval, float(level), text, unit, law))
+        answer = Answer(*(value, low, high, target, interval, float(level), text, unit))
         width = band.high - band.low
         mostly_cells = 2 * band.cells > width
         note = ""

@@ -1,97 +1,71 @@
-from __future__ import annotations
+"""Answers for the population that rows were drawn from: by the normal law, of enough rows."""
 
-from fractions import Fraction
+from __future__ import annotations
 
 import numpy as np
 import pytest
 from questioned import asked
-from scipy.stats import binom, poisson
 
-from dbern.synopsis.questions import population as module
-from dbern.synopsis.questions.band import Band
-from dbern.synopsis.questions.population import levels_of_rows, population_band
+from dbern.errors import SpecError
+from dbern.synopsis.questions import question
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
-BETA = Fraction(1, 20)
+REFUSED = "fewer than 10 rows.*leave population out"
 
 
-def least_coverage(rows, *, shares, factor=1.0):
-    """Of all expectations, how probable those counts are whose interval has it."""
-    counts = np.arange(rows + 1.0)
-    band = Band.without_cells(*[counts / rows] * 3)
-    ends = population_band(band, rows * factor, BETA * (rows + 1), shares=shares)  # each at beta
-    low, high = ends[1:3]
-    most = 1.0 if shares else 0.3
-    p = np.linspace(1e-6, most - 1e-6, 500)[:, None]
-    law = binom.pmf(counts, rows, p) if shares else poisson.pmf(counts, rows * p)
-    return (law * ((low <= p) & (p <= high))).sum(axis=1).min()
-
-
-@pytest.mark.parametrize("shares", [True, False])
-@pytest.mark.parametrize("rows", [1, 7, 60])
-def test_what_rows_were_drawn_from_is_covered_whatever_their_law(rows, shares):
-    if shares or rows == 60:
-        assert least_coverage(rows, shares=shares) >= 0.95
-
-
-def test_more_rows_than_there_are_are_caught():
-    assert least_coverage(60, shares=True, factor=3.0) < 0.93
-
-
-def test_ranks_of_a_quantile_are_covered():
-    levels = np.array([0.02, 0.5, 0.97])
-    low, high = levels_of_rows(levels, 50, BETA)
-    counts = np.arange(51) / 50
-    missed = [
-        binom.pmf(np.arange(51), 50, level)[(counts < a - 1e-12) | (counts > b + 1e-12)].sum()
-        for level, a, b in zip(levels, low, high, strict=True)
-    ]
-    assert sum(missed) <= 0.05
-    assert levels_of_rows(levels, 0, BETA)[1].tolist() == [1, 1, 1]
-
-
-def rare(draws):
-    """How many of so many intervals have the share of a rare kind of rows, and of their law."""
-    rng, covered, laws = np.random.default_rng(5), 0, set()
-    for key in range(draws):
-        rows = np.where(rng.uniform(size=(300, 1)) < 0.003, 0.9, 0.1)
-        answer = asked(rows, key + 1, epsilon=1e5).cdf(0.75, population=True)
-        covered += answer.low <= 0.997 <= answer.high
-        laws.add(answer.law)
-    return covered, laws
+def rare_rows(rng):
+    """300 rows, each with probability 0.003 of a rare kind."""
+    return np.where(rng.uniform(size=(300, 1)) < 0.003, 0.9, 0.1)
 
 
 @pytest.mark.slow
-def test_few_rows_are_covered_where_the_normal_law_does_not(monkeypatch):
-    assert rare(60) == (pytest.approx(60, abs=3), {"any"})
-    monkeypatch.setattr(module, "FEW_ROWS", 0)
-    covered, laws = rare(60)
+def test_few_rows_are_refused_where_the_normal_law_does_not_cover(monkeypatch):
+    rng, covered = np.random.default_rng(5), 0
+    for key in range(60):
+        d = asked(rare_rows(rng), key + 1, epsilon=1e5)
+        with monkeypatch.context() as patch:
+            patch.setattr(question, "FEW_ROWS", 0)
+            answer = d.cdf(0.75, population=True)
+        covered += answer.low <= 0.997 <= answer.high
+        with pytest.raises(SpecError, match=REFUSED):
+            d.cdf(0.75, population=True)
     assert covered < 48
-    assert laws == {"normal"}
 
 
 def test_answers_about_a_population_say_by_which_law():
+    d = asked(np.random.default_rng(1).uniform(size=(5000, 2)))
+    of_rows, of_population = d.mean("x"), d.mean("x", population=True)
+    assert "population" not in str(of_rows)
+    assert ", 95 % sure for the population, sampling errors taken as normal)" in str(of_population)
+    assert of_population.to_dataset().attrs["interval"] == "population"
+
+
+FEW = {
+    "mean": lambda d: d.mean("x", given={"y": (0.2, 0.7)}, population=True),
+    "quantile": lambda d: d.quantile([0.1, 0.5], "x", population=True),
+    "density": lambda d: d.density([[0.5, 0.5]], population=True),
+    "marginal": lambda d: d.marginal([0.5], "x", population=True),
+    "count": lambda d: d.count({"x": (0.2, 0.5)}, population=True),
+    "mass": lambda d: d.mass({"x": (0.2, 0.5)}, population=True),
+}
+
+
+@pytest.mark.parametrize("kind", FEW)
+def test_a_population_of_few_rows_is_refused_and_the_rows_are_answered(kind):
     rng = np.random.default_rng(1)
-    d = asked(rng.uniform(size=(5000, 2)))
-    assert d.mean("x").law is None
-    assert ", 95 % sure for the population, sampling errors taken as normal)" in str(
-        d.mean("x", population=True)
-    )
-    few = asked(rng.uniform(size=(20, 2)), epsilon=1e4)
-    for answer in [
-        few.mean("x", given={"y": (0.2, 0.3)}, population=True),
-        few.quantile([0.1, 0.5], "x", population=True),
-        few.density([[0.5, 0.5]], population=True),
-        few.marginal([0.5], "x", population=True),
-        few.count({"x": (0.2, 0.5)}, population=True),
-        few.mass([{"x": (0.2, 0.5)}, {"x": (0.9, None)}], population=True),
-    ]:
-        assert answer.law == "any"
-        assert "population, of any law" in str(answer)
-        assert answer.to_dataset().attrs["law"] == "any"
-        assert np.all(answer.low <= answer.value)
-        assert np.all(answer.value <= answer.high)
+    with pytest.raises(SpecError, match=REFUSED):
+        FEW[kind](asked(rng.uniform(size=(20, 2)), epsilon=1e4))
+    FEW[kind](asked(rng.uniform(size=(5000, 2)), epsilon=1e4))
+
+
+def test_a_refusal_names_the_first_region_of_few_rows():
+    """Rows that noise leaves open are no reason: what is not normal of them hardly counts."""
+    rows = np.repeat([[0.1], [0.4], [0.9]], [150, 147, 3], axis=0)
+    regions = [{"x": (None, 0.25)}, {"x": (0.75, None)}]
+    with pytest.raises(SpecError, match=r"population: the answer of region 1 may be of fewer"):
+        asked(rows, epsilon=1e4).mass(regions, population=True)
+    assert asked(rows, epsilon=1.0).mass(regions, population=True).interval == "population"
 
 
 def test_the_expected_count_of_as_many_rows_is_wider_than_the_count():

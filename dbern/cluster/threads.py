@@ -8,13 +8,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from dbern.cluster.workers import check_own_memory, delayed
 from dbern.planning.cost import Cost
-
-if TYPE_CHECKING:
-    pass
 
 
 class _Task(Future[Any]):

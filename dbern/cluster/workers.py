@@ -11,16 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dbern.cluster.plain import decode_answer, opened, shown
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning.cost import Cost
 from dbern.system import Progress, dict_of, memory_limit, silent, version
-
-if TYPE_CHECKING:
-    pass
-
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 _ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1

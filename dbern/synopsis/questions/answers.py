@@ -52,7 +52,8 @@ class Answer:
     percent : "%" or "percentage points", optional
         What shares are printed in, or differences of shares; the numbers stay fractions.
     sentence : str
-        What is said of one value, which stands for its ``{}``; empty where the question is said.
+        What is said of one value, which takes the place of a ``{}`` at its start; empty where the
+        question is said.
 
     Examples
     --------
@@ -87,7 +88,8 @@ class Answer:
         value += f" {self.percent}" if self.percent else ""
         interval = f"({low} to {high}{f', {self._confidence}' * confidence})"
         if self.sentence:
-            return f"{self.sentence.format(value)} {interval}"
+            begun = value if self.sentence.startswith("{}") else ""  # columns may be named so too
+            return f"{begun}{self.sentence.removeprefix('{}')} {interval}"
         return f"{self.question}: {value} {interval}"
 
     def _repr_html_(self) -> str:

@@ -18,7 +18,7 @@ from dbern.synopsis.question_options import (
     QuestionOption,
     read_numbers,
 )
-from dbern.synopsis.questions.answers import Answer, Percent, SamplingLaw, Target
+from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.density import read_coordinates, read_kernels
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
@@ -67,9 +67,9 @@ class MeanQuestion(Question):
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
 
-    def answer(self, band: Band, level: Fraction, law: SamplingLaw | None) -> Answer:
+    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer; one that is all of the range says that nothing is known."""
-        answer, (low, high) = super().answer(band, level, law), self._bounds
+        answer, (low, high) = super().answer(band, level, interval), self._bounds
         if ((band.low <= low) & (band.high >= high)).all():
             return replace(answer, sentence=f"{answer.question} is not known")
         return answer

@@ -710,3 +710,9 @@ def test_dates_are_asked_as_dates():
 def test_regions_are_written_as_they_are_read():
     region = {"x": (None, None), "y": (None, 3), "z": (-0.5, None), "w": (1.0, 2.5)}
     assert region_text(region) == "any x, y up to 3, z from -0.5 up and w 1 to 2.5"
+
+
+def test_a_column_may_have_braces_in_its_name():
+    d = asked(databases(1, 500)["uniform"])
+    d = replace(d, domain=Domain((Axis("x{y}{}", 0.0, 1.0),)))
+    assert " % of the rows lie in x{y}{} up to 0.5 (" in str(d.cdf(0.5, "x{y}{}"))

@@ -40,9 +40,9 @@ class Question(ABC):
     """A question about released bins, its arguments read: a subclass says what its band is.
 
     `labels` names the dimensions of the band's entries and what is along them. `text` is the
-    question in words, and `sentence`, where there is one, the same of a value, which takes the place
-    of a ``{}`` at its start. `target` is None where the question has none, and `axis` the one whose unit the numbers
-    have, if any.
+    question in words, and `sentence`, where there is one, the same of a value, which takes the
+    place of a ``{}`` at its start. `target` is None where the question has none, and `axis` the one
+    whose unit the numbers have, if any.
     """
 
     bins: ReleasedBins

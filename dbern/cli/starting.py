@@ -1,11 +1,10 @@
-"""``dbern init``: a commented spec of what options and a terminal say."""
+"""``dbern init``: a commented spec of what options say."""
 
 from __future__ import annotations
 
 import glob
 import json
 import re
-import sys
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.answers import ROLES, Answers, loaded_spec
+from dbern.cli.answers import ROLES, loaded_spec, missing_option, read_sections, read_settings
 from dbern.cli.output import common
 from dbern.errors import DbernError, SpecError
 from dbern.system import is_url
@@ -115,12 +114,8 @@ _PROTECTION = {
     help="Show columns and types of Parquet files instead. It never shows a value or a statistic.",
 )
 @common
-def init(
-    spec_path: Path, show: str | None, as_json: bool, quiet: bool, **options: Any
-) -> tuple[Any, str]:
-    """Write a commented spec, asking for what no option gives.
-
-    On a terminal it asks again for an answer that is wrong. Reads no data and overwrites no file.
+def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tuple[Any, str]:
+    """Write a commented spec of these options. Reads no data and overwrites no file.
 
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
@@ -141,9 +136,11 @@ def init(
         )
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
-    asks, folder = not as_json and terminal(), spec_path.resolve().parent
-    text = _spec_text(Answers(options, asks=asks, folder=folder), spec_path.stem, options)
-    spec = loaded_spec(tomllib.loads(text), folder)
+    folder, text = spec_path.resolve().parent, _spec_text(options, spec_path.stem)
+    try:
+        spec = loaded_spec(tomllib.loads(text), folder)
+    except SpecError as error:
+        raise missing_option(error) from None
     if counts_rows(spec, spec.components):
         questions = _OF_REGRESSION if spec.records.response else _OF_DENSITY
         text = text.replace(_BETA, f"{_BETA}\n{questions}")
@@ -174,33 +171,17 @@ def init(
     return {"spec": str(spec_path), "next": following}, text
 
 
-def terminal() -> bool:
-    """Return whether there is someone to ask."""
-    return sys.stdin.isatty()
+def _spec_text(options: dict[str, Any], stem: str) -> str:
+    """Return the spec of these options as TOML."""
+    from dbern.targets import kinds, learner_of
 
-
-def _spec_text(answers: Answers, stem: str, options: dict[str, Any]) -> str:
-    """Ask for all that a spec needs, and return it as TOML."""
-    partition = "-{partition}" if "{partition}" in str(options["source"]) else ""
-    name = answers.ask("release", "name", "Name of the release", stem + partition)
-    answers.ask("data", "source", 'Parquet files, as "data/*.parquet"')
-    answers.ask_axes()
-    learner = answers.ask_learner()
-    settings = answers.ask_settings(learner)
-    for role in (role for role in learner.uses if role in ROLES):
-        answers.ask_role(role, needed=answers.needs(role))
+    sections = read_sections(options, stem)
+    learner = learner_of(options["kind"] or kinds()[0])
     unused = [role for role in ROLES if options[role] and role not in (*learner.uses, "filter")]
     if unused:
         raise click.UsageError(f"--{unused[0]}: {learner.kind} has no use for it. Leave it out")
-    answers.ask_role("filter", needed=False)
-    answers.ask_protection()
-    answers.ask("budget", "epsilon", "Epsilon, an exact decimal")
-    answers.ask("budget", "delta", "")
-    answers.ask("budget", "ledger", "")
-    answers.ask("budget", "dataset", "Dataset, the account that pays")
-    answers.ask("release", "output", "Folder of the synopsis", f"{name}.zarr")
-    data = answers.content["data"]
-    values = {**answers.content["release"], "source": data["source"], **answers.content["budget"]}
+    settings, data = read_settings(learner, options["settings"]), sections["data"]
+    values = {**sections["release"], "source": data["source"], **sections["budget"]}
     return _SPEC.format(
         **{key: _toml(value) for key, value in values.items()},
         protection="\n".join(

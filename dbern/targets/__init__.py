@@ -68,8 +68,6 @@ LEARNERS = {
     "oracle": "dbern.learn.oracle:Oracle",
 }
 """Where each kind's class is; a new learner is a file and a line here."""
-PLACEHOLDER = {"kind": "ridge-regression", "C": 1.0}
-"""A target that takes any axes: it stands for one that is not chosen yet."""
 
 _HOMES = {home.partition(":")[2]: home for home in LEARNERS.values()}
 _GROUP = "dbern.targets"

@@ -16,10 +16,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from dbern.cli import diagnosis, starting
-from dbern.cli.main import cli
+from dbern.cli import diagnosis
 from dbern.data.times import TimeUnit, moment_of
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
@@ -188,10 +186,12 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "--source"),
-        (BASE[:2], "--axis"),
+        ((), "Missing options '--source', '--axis', '--epsilon', '--dataset'. Write for example "
+             '--source "data/*.parquet" --axis column=0,10 --epsilon 1.0 --dataset NAME'),
+        (BASE[2:], "Missing option '--source'. Write for example --source"),
         ((*BASE, "--kind", "support-vector-machine", "--label", "late=no,yes"),
          "length_scale = [1.0, 1.0]"),
+        ((*BASE, "--axis", "x=0,9"), '"x" is an axis already'),
         (("--axis", "a=0,1", "--axis", "b=0,1", *BASE), '"auto" is for one to 3 axes'),
         ((*BASE, "--set", "bandwidth=wide"), "is not a TOML value"),
         ((*BASE, "--set", "bandwidth=[1.0]"), "bandwidth"),
@@ -201,13 +201,14 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
         ((*BASE, "--axis", "z=5,2026-01-01", *KINDS["kernel-density"]), "must be of one kind"),
         ((*BASE, "--axis", "z=5,1", *KINDS["kernel-density"]), "data.bounds.z"),
         ((*BASE, "--kind", "kernel-densty", "--set", "bandwidth=[1.0]"), "kernel-density"),
-        ((*BASE, "--kind", "nadaraya-watson", "--set", "bandwidth=[1.0, 1.0]"), "--response"),
+        ((*BASE, "--kind", "nadaraya-watson", "--set", "bandwidth=[1.0, 1.0]"),
+         "Missing option '--response'. Write for example --response column=-1.0,1.0"),
         ((*DENSITY, "--response", "d=0,1"), "has no use for it"),
         ((*BASE[:6], "--epsilon", "much", "--dataset", "d", *KINDS["kernel-density"]),
          "budget.epsilon"),
         ((*DENSITY, "--unit", "rider"), "--unit"),
         ((*DENSITY, "--unit", "rider=x"), "write rider=8"),
-        ((*DENSITY, "--unit", "rider=3"), "--normalizer"),
+        ((*DENSITY, "--unit", "rider=3"), "Missing option '--normalizer'"),
         ((*DENSITY, "--neighbors", "both"), "data.neighbors"),
         ((*DENSITY, "--normalizer", "5000"), "data.normalizer"),
         ((*DENSITY, "--filter", "status"), "--filter"),
@@ -217,69 +218,6 @@ def test_init_overwrites_nothing_and_opens_no_data(project, run, init):
 def test_init_says_what_is_missing_or_wrong(project, run, arguments, said):
     run("init", "new.toml", *arguments).refused(2, said)
     assert not (project.folder / "new.toml").exists()
-
-
-@pytest.fixture
-def answer(tmp_path, monkeypatch):
-    """Run `init` on a terminal where somebody writes these lines."""
-    monkeypatch.setattr(starting, "terminal", lambda: True)
-    monkeypatch.chdir(tmp_path)
-
-    def run_with(lines, *arguments):
-        text = "".join(f"{line}\n" for line in lines)
-        ran = CliRunner().invoke(cli, ["init", *arguments], input=text, catch_exceptions=False)
-        assert ran.exit_code == 0, ran.output
-        return ReleaseSpec.load(tmp_path / arguments[0]), ran.output
-
-    return run_with
-
-
-def test_init_asks_on_a_terminal(answer):
-    lines = ["", "trips/*.parquet", "x=0,10", "", "nadaraya-watson", "[0.5]", "delay=-60,180", "",
-             "", "", "1.0", "city", ""]  # fmt: skip
-    spec, _ = answer(lines, "trips.toml")
-    assert (spec.release.name, spec.release.output) == ("trips", "trips.zarr")
-    assert (spec.budget.dataset, spec.data.response.bounds) == ("city", [-60.0, 180.0])
-
-
-DIALOGUE = [  # each answer, and what is said of a wrong one
-    ("a name", "release.name: letters"), ("trips", ""), ("trips/*.parquet", ""),
-    ("x=0", "write x=low,high"), ("x=5,1", "data.bounds.x: "), ("x=0,10", ""),
-    ("x=0,9", '"x" is an axis already'), ("y=a,b", "write y=low,high"), ("y=0,1", ""), ("", ""),
-    ("kernel-densty", "kernel-density"), ("nadaraya-watson", ""),
-    ("wide", "is not a TOML value"), ("[-1.0, 0.1]", "target.bandwidth: must be above 0"),
-    ("[0.5]", "target.bandwidth: "), ("[0.5, 0.1]", ""),
-    ("delay", "write column=values"), ("x=-60,180", '"x" has two roles'), ("delay=-60,180", ""),
-    ("status", "write column=values"), ("status=done,2", ""),
-    ("user", "write column=values"), ("user=some", "write user=8"), ("user=0", "data.unit"),
-    ("status=8", '"status" has two roles'), ("user=8", ""),
-    ("both", 'neighbors = "replace-one" or "add-or-remove-one"'), ("add-or-remove-one", ""),
-    ("many", "data.normalizer: must be a whole number"), ("200000", ""),
-    ("much", "budget.epsilon: "), ("0", "budget.epsilon: must be above 0"), ("0.5", ""),
-    ("city", ""), ("gs://bucket/out.zarr", "release.output: "), ("", ""),
-]  # fmt: skip
-
-
-def test_init_asks_again_for_what_is_wrong_and_keeps_the_rest(answer):
-    spec, rest = answer([line for line, _ in DIALOGUE], "new.toml")
-    for line, complaint in DIALOGUE:
-        assert complaint in rest, (line, rest)
-        rest = rest.partition(complaint)[2] if complaint else rest
-    assert (spec.release.name, spec.domain.names, str(spec.charge)) == (
-        "trips", ("x", "y"), "epsilon 0.5",
-    )  # fmt: skip
-    assert (spec.data.filter.column, spec.data.filter.values) == ("status", ["done", 2])
-    assert (spec.protection.unit.column, spec.protection.unit.max_contributions) == ("user", 8)
-    assert (spec.protection.added, spec.normalizer) == (True, 200000)
-    assert "--epsilon 0.5 --neighbors add-or-remove-one --unit user:8\n" in rest  # for good
-
-
-def test_a_wrong_option_is_asked_for_on_a_terminal(answer):
-    lines = ["y=0,1", "", "[1.0, 0.2]", "", "", "", "0.5", ""]
-    options = ["--axis", "x=0,10", "--axis", "y=1", "--set", "bandwidth=[1.0]", "--source", "*",
-               "--dataset", "d", "--epsilon", "0", "--name", "n"]  # fmt: skip
-    spec, _ = answer(lines, "new.toml", *options)
-    assert spec.learner.bandwidth == (1.0, 0.2)
 
 
 @pytest.mark.parametrize("unit", ["rider=3", "rider:3"])

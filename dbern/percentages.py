@@ -41,8 +41,11 @@ class IntervalDigits:
         elif scale == 100:
             decimals = 2
         else:
-            sizes = [abs(end) for pair in ends for end in pair if 0 < abs(end) < math.inf]
-            decimals = 5 - math.floor(math.log10(max(sizes, default=1.0)))
+            exact = [
+                Decimal(repr(float(end))) for pair in ends for end in pair if math.isfinite(end)
+            ]
+            exponents = [end.normalize().as_tuple().exponent for end in exact]
+            decimals = min(max([0, *(-e for e in exponents if isinstance(e, int))]), _MAX_DECIMALS)
         return cls(min(max(decimals, 0), _MAX_DECIMALS) if scale == 100 else decimals, scale)
 
     def value(self, number: float) -> str:

@@ -95,7 +95,11 @@ def _example(synopsis: Synopsis, path: str) -> str:
         axes = ()
     if not axes:
         return f"dbern query {path} POINTS --out ANSWERS"
-    ends = [[axis.low + part * axis.width for part in (0.4, 0.6)] for axis in axes]
+    ends = []
+    for axis in axes:  # of what it counts in, so that nothing is rounded
+        step = axis.resolution or 0.2 * axis.width
+        steps = (round(part * axis.width / step) for part in (0.4, 0.6))
+        ends.append([axis.low + count * step for count in steps])
     box = ",".join(
         f"{axis.name}={'..'.join(map(axis.plain_text, pair))}"
         for axis, pair in zip(axes, ends, strict=True)

@@ -114,9 +114,12 @@ def mean_width(widths: Mapping[str, float]) -> float:
     return math.prod(distinct.values()) ** (1 / len(distinct))
 
 
+_NAMES = {"mass": "a share", "cdf": "a share up to a value", "quantile": "a quantile"}
+
+
 def width_text(name: str, width: float, unit: str) -> str:
     """Write a question's predicted width."""
     if name == "density":
         return f"density: off by about {width:.3g}{unit}"
     of = "an axis" if name == "quantile" else "the rows"
-    return f"{name}: an interval of about {percent(width, 2)} of {of}"
+    return f"{_NAMES[name]}: an interval of about {percent(width, 2)} of {of}"

@@ -122,7 +122,8 @@ class StreamPlan:
         return [
             (f"{self.name}: ", f"{node.title}, {nights}"),
             *warnings_of(node.notes),
-            ("costs", f"{node.guarantee} of dataset {node.dataset}, once for all nights"),
+            ("costs", f"{node.guarantee} of dataset {node.dataset}, once for all nights; a later "
+             "one needs a new stream"),
             ("protects", f"{change_text(node.protection)}, {self._protected_nights()}"),
             ("error", f"noise of a total in rows: {', '.join(after)} nights"),
             ("", f"(each night by itself: {', '.join(of_nights)}; all again each night: "

@@ -136,10 +136,10 @@ def test_a_night_that_never_comes_is_a_file_without_rows(nights, run):
 
 @pytest.mark.slow
 def test_a_plan_says_when_the_horizon_ends(nights, run):
-    out = run("plan", "stream.toml", project=nights).out
+    out = run("plan", "stream.toml", "--details", project=nights).out
     assert "its first night is the one that is released first; a later night is another" in out
     write_spec(nights, stream={"first": "2026-01-01"})
-    out = run("plan", "stream.toml", project=nights).out
+    out = run("plan", "stream.toml", "--details", project=nights).out
     assert "its nights are 2026-01-01 to 2026-01-08; a later night is another stream's" in out
     told = run("plan", "stream.toml", "--json", project=nights).json
     assert (told["first"], told["last"], told["horizon"]) == ("2026-01-01", "2026-01-08", 8)

@@ -103,7 +103,7 @@ def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
     assert ReleasePlan.from_dict(json.loads(json.dumps(both.to_dict()))) == both
     text = both.explain(details=True)
     assert "\nquestions    density: off by about 0.01" in text
-    assert "cdf: an interval of about " in text
+    assert "a share up to a value: an interval of about " in text
     assert "of evenly spread rows, with probability 0.95" in text
 
 

@@ -12,7 +12,7 @@ from dbern.compiling import compiled
 from dbern.data.object_settings import ObjectStoreSettings, read_credentials, trusted
 from dbern.errors import DbernError, printable, shortage_of, without_text
 from dbern.ledger.high_water_mark import HighWaterMark
-from dbern.ledger.wrapped_keys import SECRET_FILE, secret_of
+from dbern.ledger.wrapped_keys import SECRET_FILE, _secret_of
 from dbern.planning.spec import ReleaseSpec
 from dbern.system import (
     LRUCache,
@@ -36,7 +36,7 @@ SETTINGS = ObjectStoreSettings("", "us-east-1", "", "", "default", (0, 0))
 DOORS = {
     "spec": ReleaseSpec.load,
     "certificate": lambda path: expiry(str(path), "--certificate"),
-    "secret": lambda path: secret_of({SECRET_FILE: str(path)}),
+    "secret": lambda path: _secret_of({SECRET_FILE: str(path)}),
     "mark": lambda path: HighWaterMark(path, "ledger", always_there=True).latest(),
     "credentials": lambda path: read_credentials(SETTINGS._replace(credentials=str(path))),
     "authority": lambda path: trusted(SETTINGS._replace(authority=str(path))),

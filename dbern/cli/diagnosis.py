@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
-import math
 import os
 import platform
 import re
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
 from itertools import pairwise
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
 from dbern.cluster.connection import UNREACHABLE, connect, require_address
-from dbern.cluster.plain import decode_answer, opened, shown
+from dbern.cluster.plain import shown
 from dbern.cluster.workers import answers, check_workers, unlike
 from dbern.data.object_settings import current_settings
 from dbern.data.objects import Objects, check_url
@@ -34,16 +32,12 @@ from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
 from dbern.ledger.amounts import period_of
 from dbern.ledger.opening import backend_of
-from dbern.ledger.postgres import STAGING
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.wrapped_keys import SECRET, SECRET_FILE, secret_of
-from dbern.system import counted, is_url, memory_limit
+from dbern.ledger.wrapped_keys import SECRET_FILE
+from dbern.system import counted, is_url
 
 if TYPE_CHECKING:
     from distributed import Client
-
-SKEW_SECONDS = 60
-"""How far two clocks may be apart."""
 
 State = Literal["good", "warn", "mend"]
 """``warn``: works, and should be changed; ``mend``: must be changed before a release."""
@@ -96,19 +90,12 @@ def _exclusion(holds: bool) -> Verdict:
     return ("good", "work") if holds else ("mend", "do not exclude anyone")
 
 
-def _skew(off: float, whose: str) -> Verdict:
-    if abs(off) > SKEW_SECONDS:
-        return "warn", f"{whose} off by {off:.0f} s"
-    return "good", "agrees with this machine's"
-
-
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)\s*>=\s*([0-9.]+)$")
 _INSTALL = 'run: python -m pip install "{}>={}"'
-_EARLIEST_TIME = 1_700_000_000  # seconds since 1970: this package is younger
 
 
 def installation() -> list[Finding]:
-    """Show Python and memory; check every package that ``dbern`` needs, and the clock."""
+    """Show the version of Python, and check that of every package that ``dbern`` needs."""
     needed = [line for line in requires("dbern") or () if ";" not in line]
     packages = [match.groups() for match in map(_REQUIREMENT.match, needed) if match]
     return _run(
@@ -117,12 +104,6 @@ def installation() -> list[Finding]:
         *(
             (name, partial(_package, name, oldest), _INSTALL.format(name, oldest))
             for name, oldest in packages
-        ),
-        ("clock", _clock, "set the system's clock"),
-        (
-            "memory",
-            lambda: ("good", f"{memory_limit() / 2**30:.1f} GiB for a releasing process"),
-            "",
         ),
     )
 
@@ -141,25 +122,14 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
-def _clock() -> Verdict:
-    now = time.time()
-    text = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    if now < _EARLIEST_TIME:
-        return "mend", f"{text}, before this package was written"
-    return "good", text
-
-
 _FOLDERS = ("keys", "staging", "locks", "runs")
 _OWNERSHIP = "put the ledger's own file or folder there, owned by the user who releases"
 _KEEP_LOCAL = "keep the ledger on a local disk of the machine that releases"
-_KEEP_OUTSIDE = (
-    "keep ledger and keys out of every repository and backup: the keys of unfinished releases are "
-    "as secret as the records"
-)
 _CHANGED = (
     "the database was changed by hand: ask who may write to it, restore a backup from before, and "
     "run dbern ledger reconcile over all that was published"
 )
+_SKEW_SECONDS = 60  # that clocks of several hosts may be apart
 _COMPARE = (
     "synchronize the clock; compare what dbern ledger status --log says of these periods with the "
     "grant"
@@ -167,10 +137,10 @@ _COMPARE = (
 
 
 def ledger(url: str) -> list[Finding]:
-    """Check the ledger's file, its folders of keys and staging, its locks and its place.
+    """Check the ledger's file, its folders of keys and staging, its log, clock and locks.
 
-    In PostgreSQL, what this client needs: a verified way to it, its secret, its staging. Raises
-    SpecError when `url` names no ledger that this version can use.
+    In PostgreSQL, a verified way to it and the file of its secret. Raises SpecError when `url`
+    names no ledger that this version can use.
     """
     backend = backend_of(url, read_only=True)
     backend.close()
@@ -178,7 +148,7 @@ def ledger(url: str) -> list[Finding]:
         remedy = f"run: dbern ledger init --ledger {url}"
         return [Finding("ledger", "mend", f"there is none at {backend.url}", remedy)]
     path = backend.path
-    if path is None:  # its server keeps permissions, locks and disk
+    if path is None:  # its server keeps permissions and locks
         return [*_content(url), *database(url)]
     folders = [path.with_name(f"{path.name}.{name}") for name in _FOLDERS]
     private = [("ledger file", path, 0o600)]
@@ -189,8 +159,6 @@ def ledger(url: str) -> list[Finding]:
         *_run(
             ("file locks", lambda: _exclusion(_second_flock_refused(path.parent)), _KEEP_LOCAL),
             ("ledger locks", lambda: _exclusion(_second_writer_refused(path)), _KEEP_LOCAL),
-            ("ledger's disk", lambda: _disk(path), _KEEP_LOCAL),
-            ("ledger's folder", lambda: _repository(path), _KEEP_OUTSIDE),
         ),
     ]
 
@@ -227,7 +195,7 @@ def _log_against_tables(differing: Sequence[str]) -> Verdict:
 
 def _newest_entry(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -> Verdict:
     newest = datetime.fromisoformat(log[-1].at).timestamp() if log else 0.0
-    if newest > time.time() + SKEW_SECONDS:
+    if newest > time.time() + _SKEW_SECONDS:
         return "mend", f"its last entry is of the future ({log[-1].at})"
     entries = counted(len(log), "log entry", "log entries")
     return "good", f"{counted(len(accounts), 'account')}, {entries}"
@@ -259,7 +227,7 @@ def _clock_of_log(log: Sequence[AuditLine], accounts: Sequence[DatasetStatus]) -
     if not steps:
         return "good", f"never set back in {counted(len(log), 'log entry', 'log entries')}"
     text = f"set back at {counted(len(steps), 'place')} of the log"
-    if not reopened and longest <= SKEW_SECONDS:
+    if not reopened and longest <= _SKEW_SECONDS:
         return "good", f"{text}, by at most {longest:.0f} s, within the same periods"
     periods = f"could be spent again: {_listed([*reopened])}" if reopened else ""
     return "warn", f"{text}: {_listed(steps)}; {periods or 'no budget by period reopened'}"
@@ -290,51 +258,16 @@ def _second_writer_refused(path: Path) -> bool:
         return True
 
 
-_NETWORK = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "lustre", "ceph", "glusterfs", "afs")
-
-
-def _disk(path: Path) -> Verdict:
-    kind = _file_system(path)
-    if kind.startswith(_NETWORK):
-        return "warn", f"{path} is on {kind}, whose locks and durable writes are its server's"
-    return "good", kind
-
-
-def _file_system(path: Path) -> str:
-    mounts = Path("/proc/mounts")
-    if not mounts.exists():
-        return "unknown file system"
-    deepest = (Path("/"), "unknown file system")
-    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
-        where, kind = line.split()[1:3]
-        at = Path(where.replace("\\040", " "))
-        if path.is_relative_to(at) and len(at.parts) >= len(deepest[0].parts):
-            deepest = (at, kind)
-    return deepest[1]
-
-
-def _repository(path: Path) -> Verdict:
-    inside = next((folder for folder in path.parents if (folder / ".git").exists()), None)
-    if inside is not None:
-        return "warn", f"{path} is inside the git repository {inside}"
-    return "good", "in no git repository"
-
-
 _VERIFIED = "verify-full"
 _ENCRYPTED = ("require", "verify-ca", _VERIFIED)
 _VERIFY = f"write ?sslmode={_VERIFIED} into the URL and name the authority in PGSSLROOTCERT"
-_STAGING = (
-    "set it where releases are made, to a folder that this user may write to, that is in no backup "
-    "and that all hosts which may continue them share"
-)
 
 
 def database(url: str) -> list[Finding]:
-    """Check how a client reaches a PostgreSQL ledger, and what it needs to release."""
+    """Check how a client reaches a PostgreSQL ledger, and who may read its secret."""
     return _run(
         ("ledger's transport", lambda: _database_transport(url), _VERIFY),
-        ("ledger's secret", _secret, "set one where releases are made"),
-        ("ledger's staging", _staging, _STAGING),
+        ("ledger's secret", _secret, "name a file that is there"),
     )
 
 
@@ -355,26 +288,11 @@ def _database_transport(url: str) -> Verdict:
 
 def _secret() -> Verdict:
     file = os.environ.get(SECRET_FILE)
-    if not file and not os.environ.get(SECRET):
-        return "warn", f"neither {SECRET} nor {SECRET_FILE} is set"
-    secret_of(os.environ)
     if file and (mode := Path(file).stat().st_mode & 0o777) & 0o007:
         return "mend", f"{file} is open to everybody (mode {mode:o})", f"run: chmod o= {file}"
-    return "good", "is set"
+    return "good", "in no file that everybody may read"
 
 
-def _staging() -> Verdict:
-    named = os.environ.get(STAGING)
-    if not named:
-        return "warn", f"{STAGING} is not set"
-    if not Path(named).is_dir():
-        return "mend", f"{named} is no folder"
-    writable = os.access(named, os.W_OK | os.X_OK)
-    return ("good", named) if writable else ("mend", f"{named} cannot be written")
-
-
-_FREE_BYTES = 1 << 30
-_SYNCHRONIZE = "synchronize both clocks"
 _HARD_LINKS = "choose an output on a file system with hard links, writable by this user"
 _CONDITIONS = (
     "name a bucket of a store that heeds If-None-Match; credentials and AWS_ENDPOINT_URL come from "
@@ -383,36 +301,21 @@ _CONDITIONS = (
 
 
 def output(where: str | Path) -> list[Finding]:
-    """Check whether a synopsis's file system or store creates a name once only, and has room."""
+    """Check whether a synopsis's file system or store creates a name once only."""
     if is_url(where):
         return _bucket(check_url(where, "--output"))
     path = Path(where).resolve()
     folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
-    findings = _run(
-        ("create-if-absent", lambda: _exclusion(_second_link_refused(folder)), _HARD_LINKS),
-        ("output's clock", lambda: _folder_clock(folder), _SYNCHRONIZE),
-        ("room", lambda: _room(folder), "free some: a release that finds none waits for it"),
-    )
-    return findings + ([_taken(str(path))] if path.exists() else [])
-
-
-def _taken(where: str) -> Finding:
-    return Finding("output", "warn", f"{where} exists", "a new release needs another output")
+    return _run(("create-if-absent", lambda: _exclusion(_second_link_refused(folder)), _HARD_LINKS))
 
 
 def _bucket(url: str) -> list[Finding]:
-    """Put objects beside it and remove them: what is published holds nothing else."""
+    """Put an object beside it and remove it: what is published holds nothing else."""
     probe = Objects(f"{url}.dbern-doctor")
-    findings = _run(
+    return _run(
         ("create-if-absent", lambda: _exclusion(probe.excludes()), _CONDITIONS),
         ("transport", _store_transport, "write https:// in AWS_ENDPOINT_URL"),
     )
-    if findings[0].state == "good":
-        findings += _run(
-            ("output's clock", lambda: _skew(probe.skew(), "the object store's is"), _SYNCHRONIZE)
-        )
-        findings += [_taken(url)] if Objects(url).sizes() else []
-    return findings
 
 
 def _store_transport() -> Verdict:
@@ -434,22 +337,7 @@ def _second_link_refused(folder: Path) -> bool:
     return True
 
 
-def _folder_clock(folder: Path) -> Verdict:
-    try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".dbern-doctor-") as file:
-            off = os.fstat(file.fileno()).st_mtime - time.time()
-    except OSError as error:  # the check of links, above, says what is to be mended
-        return "warn", f"cannot be read: {error.strerror}", "see above"
-    return _skew(off, "the file server's is")
-
-
-def _room(folder: Path) -> Verdict:
-    free = shutil.disk_usage(folder).free
-    return "warn" if free < _FREE_BYTES else "good", f"{free / 2**30:.1f} GiB free at {folder}"
-
-
 _CONNECT_SECONDS = 5
-_LONGEST_TTL = 120  # seconds that a release may wait for a worker that does not answer
 _START = (
     "start one with `dask scheduler`, or check its address, as tls://host:8786, the network and "
     "certificates"
@@ -459,12 +347,10 @@ _NEVER_SPILL = (
     "set distributed.worker.memory.target and distributed.worker.memory.spill to false for the "
     "workers"
 )
-_REPORTED = {"spills": bool, "limit": int | float, "now": int | float, "dashboard": str}
-_GIVE_UP = "set distributed.scheduler.worker-ttl to 60s for the scheduler, as deploy/dask.yaml"
 
 
 def scheduler(address: str) -> list[Finding]:
-    """Check a Dask cluster: transport, dashboards, versions, memory settings and clocks."""
+    """Check a Dask cluster: its transport, versions, and whether workers spill."""
     require_address(address)
     try:
         with connect(address, _CONNECT_SECONDS) as client:
@@ -485,63 +371,33 @@ def _scheduler_transport(address: str) -> Verdict:
 
 
 def _cluster(client: Client) -> list[Finding]:
-    """Check what the scheduler and its workers say of themselves."""
-    of_scheduler, of_worker = _questions()
+    """Check what workers say of themselves."""
     try:
-        scheduler = decode_answer(opened(client.run_on_scheduler(of_scheduler)))
         check_workers(client)
-        workers = answers(client, of_worker)
+        workers = answers(client, _spills())
         for worker, report in workers.items():
-            if not all(isinstance(report.get(name), kind) for name, kind in _REPORTED.items()):
+            if not isinstance(report.get("spills"), bool):
                 raise unlike(worker)
     except DbernError as error:
         return [Finding("workers", "mend", str(error), "see above")]
-    dashboards = {"scheduler": str(scheduler.get("dashboard", ""))}
-    dashboards |= {where: report["dashboard"] for where, report in workers.items()}
-    off = max((report["now"] - time.time() for report in workers.values()), key=abs)
     alike = f"{len(workers)}, of the same versions as here"
-    loopback = "start with --dashboard-address 127.0.0.1:0"
     return _run(
-        ("dashboards", lambda: _dashboards(dashboards), loopback),
         ("workers", lambda: ("good", alike), ""),
         ("worker memory", lambda: _worker_memory(workers), _NEVER_SPILL),
-        ("worker clocks", lambda: _skew(off, "a worker's is"), "synchronize them"),
-        ("frozen workers", lambda: _frozen_workers(scheduler.get("ttl")), _GIVE_UP),
     )
 
 
-def _questions() -> tuple[Callable[[Any], bytes], Callable[[Any], bytes]]:
-    """Return the questions to a scheduler and a worker: nested, so that they are sent whole."""
+def _spills() -> Callable[[Any], bytes]:
+    """Return the question whether a worker spills: nested, so that it is sent whole."""
 
-    def address(node: Any) -> str:
-        return str(getattr(getattr(node, "http_server", None), "address", ""))
-
-    def of_scheduler(dask_scheduler: Any) -> bytes:  # distributed goes by the argument's name
+    def of_worker(dask_worker: Any) -> bytes:  # distributed goes by the argument's name
         from json import dumps
-
-        ttl = getattr(dask_scheduler, "worker_ttl", None) or 0
-        return dumps({"dashboard": address(dask_scheduler), "ttl": ttl}).encode()
-
-    def of_worker(dask_worker: Any) -> bytes:
-        from json import dumps
-        from time import time as clock
 
         manager = dask_worker.memory_manager
         spills = bool(manager.memory_target_fraction) or bool(manager.memory_spill_fraction)
-        limit = manager.memory_limit or 0
-        report = {"spills": bool(limit) and spills, "limit": limit, "now": clock()}
-        return dumps(report | {"dashboard": address(dask_worker)}).encode()
+        return dumps({"spills": bool(manager.memory_limit) and spills}).encode()
 
-    return of_scheduler, of_worker
-
-
-def _dashboards(hosts: Mapping[str, str]) -> Verdict:
-    beyond = {where: host for where, host in hosts.items() if host and not _is_loopback(host)}
-    if not beyond:
-        return "good", "on loopback only"
-    where, host = next(iter(beyond.items()))
-    text = f"open HTTP without a password beyond loopback at {len(beyond)} of {len(hosts)}"
-    return "warn", f"{text} (the first: {shown(where)}, on {shown(host)})"
+    return of_worker
 
 
 def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
@@ -549,16 +405,4 @@ def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
     if spilling:
         text = f"{len(spilling)} of {len(workers)} would spill private sums to their disks"
         return "mend", f"{text} (the first: {spilling[0]})"
-    smallest = min(report["limit"] for report in workers.values())
-    if not smallest:
-        return "warn", "has no limit", "start workers with --memory-limit"
-    return "good", f"never spilled, {smallest / 2**30:.1f} GiB or more"
-
-
-def _frozen_workers(seconds: object) -> Verdict:
-    """Judge after how long a scheduler gives a worker up that does not answer."""
-    ttl = seconds if isinstance(seconds, int | float) and seconds > 0 else math.inf
-    if ttl <= _LONGEST_TTL:
-        return "good", f"given up after {ttl:g} s"
-    waits = f"after {ttl:g} s" if ttl < math.inf else "never"
-    return "warn", f"are given up {waits}, and a release waits so long"
+    return "good", "never spilled"

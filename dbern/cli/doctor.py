@@ -23,10 +23,11 @@ def doctor(
 ) -> tuple[Any, str, int]:
     """Check an installation and say how to mend it.
 
-    Reads no record and spends no budget. Checks versions and the clock, and what you name: a
-    ledger's permissions and locks, or its database connection; an output's file system or store; a
-    cluster's transport, dashboards, versions and memory. Exit code 4 means that something must be
-    mended before a release. Warnings alone end with 0.
+    Reads no record and spends no budget. Checks versions, and what you name: a ledger's
+    permissions, log, clock and locks; whether an output is created once only; of a cluster, a
+    database or a store whether it is reached in clear; a cluster's versions and whether its workers
+    spill. Exit code 4 means that something must be mended before a release. Warnings alone end with
+    0.
     """
     from dbern.cli import diagnosis
 

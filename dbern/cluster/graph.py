@@ -283,7 +283,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
             told_at = now
             _log.warning(
                 "nothing has arrived for %d s: tasks are long, or a worker is frozen, which the "
-                "scheduler gives up after its worker-ttl (dbern doctor --scheduler tells it)",
+                "scheduler gives up after its distributed.scheduler.worker-ttl",
                 _SILENCE_SECONDS,
             )
         last_seen = now if workers.at_work() else last_seen

@@ -266,14 +266,6 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
             raise failed[0]
         return answers
 
-    async def _run_on_scheduler(self, function: Any, *arguments: Any, **_: Any) -> Any:
-        reply = await self.scheduler.run_function(
-            function=dumps(function), args=dumps(arguments), kwargs=dumps({}), wait=True
-        )
-        if dict_of(reply).get("status") != "OK":
-            raise _unlike()
-        return reply.get("result")
-
 
 def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a handler of a scheduler's messages so that failures hold nothing that was sent."""

@@ -180,19 +180,6 @@ class Objects:
         finally:
             self.remove([name])
 
-    def skew(self) -> float:
-        """Return seconds, rounded, that the store's clock is ahead of this one's, tried alike."""
-        import obstore
-
-        name = _probe()
-        try:
-            self.create(name, b"first")
-            with _without_text():
-                modified = obstore.head(self._client, self._key(name))["last_modified"]
-            return float(round(modified.timestamp() - time.time()))
-        finally:
-            self.remove([name])
-
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}"
 

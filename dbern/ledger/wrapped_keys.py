@@ -95,7 +95,7 @@ class WrappedKeys:
         return f"dbern key 1 {self._ledger_id} {release_id}".encode()
 
 
-def secret_of(environment: Mapping[str, str]) -> bytes:
+def _secret_of(environment: Mapping[str, str]) -> bytes:
     """Return the 32 bytes of the secret, from hexadecimal or base64, or from the file named."""
     file = environment.get(SECRET_FILE)
     text = (environment.get(SECRET) or (_content(file) if file else "")).strip()
@@ -130,4 +130,4 @@ def _content(file: str) -> str:
 
 
 def _cipher() -> AESGCM:
-    return AESGCM(secret_of(os.environ))
+    return AESGCM(_secret_of(os.environ))

@@ -141,7 +141,7 @@ def test_a_release_over_mutual_tls(project, cluster):
     assert dbern.open(project.output).verify() > 0
     found = json.loads(release(project, cluster, "ours/client", command="doctor").stdout)
     states = {one["what"]: one["state"] for one in found["findings"]}
-    assert states["scheduler"] == states["dashboards"] == states["worker memory"] == "good"
+    assert states["scheduler"] == states["workers"] == states["worker memory"] == "good"
 
 
 def test_a_client_of_another_authority_is_refused(project, cluster):

@@ -18,7 +18,7 @@ from dbern.errors import (
 )
 from dbern.ledger import BudgetLedger, Request
 from dbern.ledger.opening import backend_of
-from dbern.ledger.wrapped_keys import secret_of
+from dbern.ledger.wrapped_keys import _secret_of
 from dbern.privacy.budget import Budget
 
 
@@ -144,13 +144,13 @@ def test_staging_that_is_no_directory_is_refused_before_the_charge(ledger, ask, 
 
 @pytest.mark.parametrize("text", ["00" * 32, "A" * 43 + "=", "AAAA" * 10 + "AAA=\n"])
 def test_a_secret_is_32_bytes(text):
-    assert secret_of({"DBERN_LEDGER_SECRET": text}) == bytes(32)
+    assert _secret_of({"DBERN_LEDGER_SECRET": text}) == bytes(32)
 
 
 @pytest.mark.parametrize("text", ["", "hunter2", "00" * 31, "g" * 64, "A" * 44, "00" * 16])
 def test_a_secret_of_another_form_is_refused_and_not_repeated(text):
     with pytest.raises(EnvironmentRefusedError, match="openssl rand -base64 32") as refused:
-        secret_of({"DBERN_LEDGER_SECRET": text})
+        _secret_of({"DBERN_LEDGER_SECRET": text})
     assert not text or text not in str(refused.value)
 
 
@@ -158,14 +158,14 @@ def test_the_secret_may_be_in_a_file(tmp_path):
     file = tmp_path / "secret"
     named = {"DBERN_LEDGER_SECRET_FILE": str(file)}
     with pytest.raises(EnvironmentRefusedError, match="cannot be read"):
-        secret_of(named)
+        _secret_of(named)
     for content in (b"", b"00\n", b"\xff\xfe"):
         file.write_bytes(content)
         with pytest.raises(EnvironmentRefusedError, match="is not"):
-            secret_of(named)
+            _secret_of(named)
     file.write_text("00" * 32 + "\n")
-    assert secret_of(named) == bytes(32)
-    assert secret_of({**named, "DBERN_LEDGER_SECRET": "01" * 32}) == b"\1" * 32
+    assert _secret_of(named) == bytes(32)
+    assert _secret_of({**named, "DBERN_LEDGER_SECRET": "01" * 32}) == b"\1" * 32
 
 
 def test_a_port_that_is_no_number_is_refused_and_not_repeated():

@@ -9,14 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.bias import Approximation
 from dbern.certify.lower_bounds import LowerBound
-from dbern.certify.noise_quantile import (
-    ExtraNoise,
-    linear_noise_bound,
-    noise_bound,
-)
+from dbern.certify.noise_quantile import linear_noise_bound, noise_bound
 from dbern.combination.base import Combination
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
@@ -105,17 +100,14 @@ class ErrorModel:
         beta: Fraction,
         num_simultaneous: int = 1,
         lower_bound: LowerBound | None = None,
-        extra_noise: ExtraNoise = None,
     ) -> Certificate:
         """Bound the sup error at order `h`; `lower_bound` is the known lower bound.
 
         `num_simultaneous` counts the bounds that hold together: arrays of one function, or
-        candidates that `h` was chosen from after the noise was drawn. `extra_noise` is that of
-        `noise_bound`, its factor in data units.
+        candidates that `h` was chosen from after the noise was drawn.
         """
         num_simultaneous *= self.approximation.choices
-        extra_noise = extra_noise and (extra_noise[0], extra_noise[1] / self.value_unit)
-        noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous, extra_noise)
+        noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous)
         return Certificate(
             *self.parts(h),
             noise=noise * self.value_unit,
@@ -187,8 +179,3 @@ def combined(
         lower_bound=lower_bound.value,
         lower_bound_kind=lower_bound.kind,
     )
-
-
-def bias_from_statistic(released: float, factor: float, rest: float) -> float:
-    """Error of bins on the data at hand by a component's `promise`, but for the promise's noise."""
-    return OUTWARD * (factor * max(0.0, released) + rest)

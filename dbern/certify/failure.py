@@ -85,9 +85,6 @@ FIELD = FailureBudget(
 )
 """Of a simulated sup over the domain: at the nodes of the draws, and in between."""
 
-PROMISE = FailureBudget({"values": 95, "number": 5})
-"""Of noise beside that of a number that promises, where both are not drawn together."""
-
 BAND = FailureBudget({"values": 99, "approximation": 1}, {"values": FIELD})
 """Of a band about these data: noise of the values, and of the bound on what they miss."""
 

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.failure import FIELD, NODES, PROMISE, SIMULATION
+from dbern.certify.failure import FIELD, NODES, SIMULATION
 from dbern.certify.noise_sups import COARSE, FINER, noise_sups, sup_order_statistic
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
@@ -24,7 +23,6 @@ from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.series import CUT, Hats, Series, excess_between_nodes, released_series
 from dbern.types import FloatArray
 
-ExtraNoise: TypeAlias = tuple[ValueNoise, float] | None
 _OVERSAMPLING = 8  # of nodes that enclose
 _FEWEST_DRAWS, _SOME_DRAWS = 128, 500
 _MOST_DRAWS = (8000, 8000, 700)  # on one axis and more: those on three may rise between more nodes
@@ -38,36 +36,22 @@ _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough t
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
-def noise_bound(
-    strategy: Strategy,
-    h: tuple[int, ...],
-    law: ValueNoise,
-    beta: Fraction,
-    extra_noise: ExtraNoise = None,
-) -> float:
+def noise_bound(strategy: Strategy, h: tuple[int, ...], law: ValueNoise, beta: Fraction) -> float:
     """Bound the noise's sup norm with probability ``1 - beta``, in unit-cube units.
 
     The smallest of three proved bounds: the union bound over coefficients times the operator's
     norm, the tail of its values at nodes, and a simulated quantile of the very law. The last is
     above the quantile that `SIMULATION` says but for the rest of beta: so are the others, with the
     same share of it.
-    With `extra_noise`, a law and a factor f, the bound is on the norm plus f times the positive
-    part of a draw of that law.
     """
     simulated = None
     if len(h) <= _SIMULATED_AXES:
-        simulated = _simulated_quantile(strategy, h, law, float(beta), extra_noise)
+        simulated = _simulated_quantile(strategy, h, law, float(beta))
     beta_left = beta if simulated is None else beta * SIMULATION["quantile"]
-    extra = 0.0
-    if extra_noise is not None:
-        extra = extra_noise[1] * errors_of(extra_noise[0]).tail(
-            1, 2 * PROMISE["number"] * beta_left
-        )
-        beta_left *= PROMISE["values"]
     bound = strategy.released_norm(h) * errors_of(law).tail(strategy.layout.size, beta_left)
     if strategy.whole is None:
         bound = min(bound, _tail_at_nodes(strategy, h, law, beta_left))
-    return bound + extra if simulated is None else min(bound + extra, simulated)
+    return bound if simulated is None else min(bound, simulated)
 
 
 def _tail_at_nodes(strategy: Strategy, h: Sequence[int], law: ValueNoise, beta: Fraction) -> float:
@@ -112,11 +96,7 @@ def linear_noise_bound(
 
 
 def _simulated_quantile(
-    strategy: Strategy,
-    h: Sequence[int],
-    law: ValueNoise,
-    beta: float,
-    extra_noise: ExtraNoise = None,
+    strategy: Strategy, h: Sequence[int], law: ValueNoise, beta: float
 ) -> float | None:
     """An upper confidence bound on the quantile from independent draws under a public key.
 
@@ -137,14 +117,9 @@ def _simulated_quantile(
     rank = quantile_rank(draws, at_nodes)
     if max_draws < _FEWEST_DRAWS or rank is None:
         return None
-    added, draw = np.zeros(draws), errors_of(law).simulate
-    if extra_noise is not None:
-        extra_law, factor = extra_noise
-        drawn = errors_of(extra_law).simulate(1, draws, public_stream("promise", 0))[0]
-        step = extra_law.granularity_exponent - law.granularity_exponent
-        added = math.ldexp(factor, step) * np.maximum(drawn, 0.0)
+    draw = errors_of(law).simulate
     if has_joint_map or not series:
-        sups = noise_sups(bases, draw, draws, first=strategy.whole) + added
+        sups = noise_sups(bases, draw, draws, first=strategy.whole)
         return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
     between = Fraction(beta) * FIELD["between nodes"]
     beta_i = float(between * NODES["values at nodes"]) / len(h)
@@ -153,7 +128,7 @@ def _simulated_quantile(
     )
     largest = errors_of(law).tail(strategy.layout.size, between * NODES["largest draw"])
     largest = math.ldexp(largest, -law.granularity_exponent)
-    reached = sup_order_statistic(series, excess, draw, rank, added)
+    reached = sup_order_statistic(series, excess, draw, draws, rank)
     reached += excess / FINER**2 + _left_out(series) * largest
     return OUTWARD * math.ldexp(reached, law.granularity_exponent)
 

@@ -37,9 +37,9 @@ def noise_sups(
 
 
 def sup_order_statistic(
-    series: Sequence[Series], excess: float, draw: Draw, rank: int, added: FloatArray
+    series: Sequence[Series], excess: float, draw: Draw, draws: int, rank: int
 ) -> float:
-    """Return the value of a rank, from 0, among sups of draws plus `added`, one for each draw.
+    """Return the value of a rank, from 0, among sups of draws.
 
     The sup of a field is T, the largest over nodes i of the smaller of ``|v_i| + excess`` and of
     the largest value at finer nodes up to the next nodes around i. If nowhere between nodes a field
@@ -55,17 +55,17 @@ def sup_order_statistic(
     tables = [axis.at_finer_nodes(COARSE, FINER) for axis in series]
     shape = tuple(basis.shape[1] for basis in bases)
     largest = max(math.prod(shape), math.prod(basis.shape[0] for basis in bases))
-    drawn = [*_drawn(shape, largest, draw, len(added), "certificate")]
-    sups = added + np.concatenate([_sups_at_nodes(fields, bases) for fields in drawn])
+    drawn = [*_drawn(shape, largest, draw, draws, "certificate")]
+    sups = np.concatenate([_sups_at_nodes(fields, bases) for fields in drawn])
     statistic = float(np.sort(sups)[rank])
     near = (sups + excess > statistic) & (sups < statistic + excess)
     cuts = np.cumsum([fields.shape[-1] for fields in drawn])[:-1]
-    by_block = (np.split(values, cuts) for values in (sups, added, near))
-    for fields, view, more, again in zip(drawn, *by_block, strict=True):  # a view of the sups
+    by_block = (np.split(values, cuts) for values in (sups, near))
+    for fields, view, again in zip(drawn, *by_block, strict=True):  # a view of the sups
         for index in _blocks(np.flatnonzero(again), largest):
-            floor = np.maximum(view[index], statistic) - more[index] - excess
+            floor = np.maximum(view[index], statistic) - excess
             raised = _between_nodes(fields[..., index], bases, tables, floor, excess)
-            view[index] = np.maximum(view[index], raised + more[index])
+            view[index] = np.maximum(view[index], raised)
     return float(np.sort(sups)[rank])
 
 

@@ -163,9 +163,7 @@ def _describe(metadata: dict[str, Any], constant: str = "") -> str:
 
 def _component_text(component: dict[str, Any]) -> str:
     noise = component["noise"]
-    if "promise" in component:
-        text = f"how much {' '.join(component['promise']['of'])} misses of these data"
-    elif value_names := component.get("entries"):
+    if value_names := component.get("entries"):
         text = counted(len(value_names), "number")
     else:
         text = f"k {component['k']}, h {component['h']}"

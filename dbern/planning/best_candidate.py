@@ -59,8 +59,8 @@ def _preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> C
 
     Of bins whose errors are within `_NEAR_ERROR` of the least, and expected ones within
     `_NEAR_EXPECTED`, those are taken that promise any database most, where they are all that is
-    released. Beside other numbers another promise is read: what these data make bins miss, or what
-    a quotient or a product is at a point.
+    released. Beside other numbers another promise is read: what a quotient or a product is at a
+    point.
     """
     if search.levels and not search.certified and search.questions is None:
         return _preferred_of_levels(candidates, search)

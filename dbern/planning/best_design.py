@@ -18,7 +18,6 @@ from dbern.planning.best_candidate import best_candidate
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.closed_form_error import Reference
 from dbern.planning.design_search import DesignSearch
-from dbern.planning.lattice_candidates import USUAL_ORDER
 from dbern.planning.measurement_plan import Design
 from dbern.planning.noise_scale import sensitivity_and_params
 from dbern.planning.question_widths import Questions
@@ -43,7 +42,7 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
         return Design(VectorStrategy(len(measurement.entries)), (), usual)
     if measurement.linear:
         return _corners(measurement, bound)
-    k, h = _stated_k(measurement, bound), _stated_h(measurement, bound)
+    k, h = _stated_k(measurement, bound), spec.per_axis("h", domain)
     if not any(allowed_strategies(family, measurement, bound) for family in spec.families):
         _refuse_bins(measurement, bound)
     if usual is PAPER:
@@ -126,7 +125,7 @@ def allowed_strategies(
     spec = bound.spec
     kinds = [kind for kind, name in names.items() if spec.mechanism.noise in ("auto", name)]
     usual = "binned" in kinds and measurement.binned  # lattice values err more: only by name
-    needed = measurement.candidates or _questions_of(measurement, bound) or spec.tune
+    needed = measurement.candidates or _questions_of(measurement, bound)
     return [kind for kind in kinds if kind == "binned" or not (usual or needed)]
 
 
@@ -146,19 +145,13 @@ def make_search(
             bound.charge.part(measurement.output_fraction)
         ),
         k=k,
-        h=_stated_h(measurement, bound),
+        h=bound.spec.per_axis("h", measurement.domain),
         certified=bound.certified,
         reference=_reference(measurement, bound.reference),
         largest_lattice=int(min(largest, measurement.largest_lattice)),
         questions=_questions_of(measurement, bound),
         levels=_takes_levels(measurement, bound),
     )
-
-
-def _stated_h(measurement: Measurement, bound: BoundSpec) -> tuple[int, ...] | None:
-    """Return the order that a spec writes, or that of the polynomials that `tune` compares."""
-    compared = (USUAL_ORDER,) * measurement.domain.dimensions if bound.spec.tune else None
-    return bound.spec.per_axis("h", measurement.domain) or compared
 
 
 def _questions_of(measurement: Measurement, bound: BoundSpec) -> Questions | None:
@@ -169,10 +162,10 @@ def _questions_of(measurement: Measurement, bound: BoundSpec) -> Questions | Non
 def _takes_levels(measurement: Measurement, bound: BoundSpec) -> bool:
     """Return whether bins of two levels may be released: of rows on the one axis there is.
 
-    What tells of the bins' error beside them is of bins of one level, and so is a chosen bandwidth.
+    A bandwidth is chosen with bins of one level.
     """
     one_axis = bound.spec.domain.dimensions == measurement.domain.dimensions == 1
-    return one_axis and measurement.unsigned and not (measurement.candidates or bound.spec.tune)
+    return one_axis and measurement.unsigned and not measurement.candidates
 
 
 def _reference(measurement: Measurement, density: Reference | None) -> Reference | None:
@@ -227,8 +220,6 @@ def _corners(measurement: Measurement, bound: BoundSpec) -> Design:
 def _refuse_bins(measurement: Measurement, bound: BoundSpec) -> None:
     """Name the key that needs the bins that a noise, or the paper's calibration, has not."""
     what, remedy = "shares and quantiles are told by bins", "leave out questions"
-    if bound.spec.tune:
-        what, remedy = "a promise for these data is told by bins", 'write tune = "0"'
     if measurement.candidates:
         what, remedy = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
     raise SpecError(

@@ -1,8 +1,7 @@
 """Forecast of a release's errors beside what its plan certifies, in closed form.
 
-For kernel sums: the typical error, the band of evenly spread records, what a number that tells of
-the bins' error will tell, and the widths of questions; for other measurements only what their
-combination implies.
+For kernel sums: the typical error, the band of evenly spread records, and the widths of questions;
+for other measurements only what their combination implies.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from dataclasses import replace
 from typing import cast
 
 from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
-from dbern.certify.certificate import bias_from_statistic, shrunk_distance_if_even
+from dbern.certify.certificate import shrunk_distance_if_even
 from dbern.certify.mean_squares import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.data.domain import volume_unit
 from dbern.planning.best_design import make_search
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.measurement_plan import PlannedPart
-from dbern.planning.plans import ErrorForecast, PlannedMeasurement
+from dbern.planning.plans import ErrorForecast
 from dbern.planning.question_widths import BinQuestions
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
@@ -29,10 +28,8 @@ from dbern.reconstruct.bins import BinnedStrategy
 from dbern.reconstruct.layouts import Lattice
 
 
-def forecast_errors(
-    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
-) -> ErrorForecast:
-    """Predict the release's errors; `numbers` tell of the error for the data at hand."""
+def forecast_errors(parts: Sequence[PlannedPart], bound: BoundSpec) -> ErrorForecast:
+    """Predict the release's errors."""
     combination, domain = bound.spec.combination, bound.spec.domain
     measurements = [part.measurement for part in parts]
     additive = [measurement for measurement in measurements if measurement.additive]
@@ -56,7 +53,7 @@ def forecast_errors(
     errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
-    these_data = _these_data(parts, numbers, bound)
+    these_data = _these_data(parts, bound)
     questions = _question_widths(parts, bound, expected)
     return ErrorForecast(expected, these_data, extent, unit, questions=questions)
 
@@ -76,9 +73,7 @@ def typical_candidate(part: PlannedPart, bound: BoundSpec) -> CandidateDesign:
     return typical.candidate(strategy, part.planned.h)
 
 
-def _these_data(
-    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
-) -> float | None:
+def _these_data(parts: Sequence[PlannedPart], bound: BoundSpec) -> float | None:
     """Predict what a release will promise of evenly spread records."""
     if not all(part.measurement.unsigned for part in parts):
         return None
@@ -87,9 +82,8 @@ def _these_data(
     if len(known) < len(widths):
         return None
     first, width = parts[0].planned, bound.spec.combination.error(known)
-    half_width = min([width, *(_error_with_number(first, number.planned) for number in numbers)])
     bins = getattr(first.strategy, "bins", ())
-    return half_width + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
+    return width + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
 
 def _question_widths(
@@ -122,11 +116,3 @@ def _evenly_spread(part: PlannedPart) -> float | None:
     certificate, bias = planned.certificate, planned.unit * even_error(envelopes, bins)
     noise = certificate.noise - planned.most_silenced
     return min(bias, certificate.approximation) + certificate.rounding + noise
-
-
-def _error_with_number(bins: PlannedMeasurement, number: PlannedMeasurement) -> float:
-    """Predict what a number will tell of evenly spread records."""
-    promise = number.promise
-    statistic = promise["even"] + number.lattice_error + number.released_error
-    bias = bias_from_statistic(statistic, promise["factor"], promise["rest"]) - promise["rest"]
-    return float(bias + promise["least"]) + bins.certificate.rounding

@@ -20,10 +20,9 @@ LARGEST_KINKED_K = 500
 FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
 """Lattice steps a deviation where noise does not grow with them."""
 
-USUAL_ORDER = 48
-"""Order of the polynomials that are made of bins."""
+FINE_ORDERS = (8, 48)
+"""Orders that are tried of lattices as fine as wanted; polynomials of bins have the last."""
 
-FINE_ORDERS = (8, USUAL_ORDER)
 NEGLIGIBLE = 0.1
 """Fraction of the noise: a finer lattice than that needs is work for nothing."""
 

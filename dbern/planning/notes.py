@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from dbern.data.domain import rounded_text
-from dbern.percentages import percent
 from dbern.planning.best_design import allowed_strategies, countable, errs_less, make_search
 from dbern.planning.error_forecast import bins_for_questions, typical_candidate
 from dbern.planning.measurement_plan import PlannedPart
@@ -26,10 +25,8 @@ from dbern.targets.typical import TYPICAL, WARNING
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 
 
-def notes_of(
-    parts: Sequence[PlannedPart], numbers: Sequence[PlannedPart], bound: BoundSpec
-) -> Iterator[str]:
-    """Yield the notes of a plan; `numbers` tell of the error for the data at hand."""
+def notes_of(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[str]:
+    """Yield the notes of a plan."""
     spec, n = bound.spec, bound.n
     yield from spec.learner.notes(n)
     for part in parts:
@@ -58,8 +55,6 @@ def notes_of(
             "bins and promises of this plan are for the narrowest bandwidth; a release has those "
             "of what it chooses, which are no larger"
         )
-    for number in numbers:
-        yield from _tune_notes(parts[0], number, bound)
     if spec.combination.meaning({"kind": spec.learner.kind}) == "density":
         yield from _notes_of_noise(parts[0], bound)
     for part in parts:
@@ -98,20 +93,6 @@ def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[
         )
 
 
-def _tune_notes(function: PlannedPart, number: PlannedPart, bound: BoundSpec) -> Iterator[str]:
-    """Note what a share of epsilon costs, and where it is worth nothing."""
-    share, promise = bound.spec.tune, number.planned.promise
-    yield (
-        f"{percent(float(share))} of epsilon tells what the bins miss of these data; "
-        f"their noise is {float(1 / (1 - share)):.4g} times what it would be"
-    )
-    if promise["factor"] * number.planned.noise.scale >= function.planned.certificate.approximation:
-        yield (
-            f"WARNING: tune = {float(share):g} tells nothing: the noise of the number alone is "
-            'more than the bins miss of any database. Write a larger tune, or tune = "0"'
-        )
-
-
 def _notes_of_noise(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
     """Warn where the noise of a density is as large as an even spread, which is 1 on the cube."""
     if not part.measurement.kernels or part.measurement.candidates:
@@ -136,7 +117,6 @@ def _notes_of_approximation(part: PlannedPart, bound: BoundSpec) -> Iterator[str
         return
     stated = [key for key in ("k", "h") if getattr(mechanism, key) != "auto"]
     remedies = [f"leave out {' and '.join(stated)} in [mechanism]"] if stated else []
-    remedies += ['write tune = "0"'] if bound.spec.tune and part.planned.h else []
     remedies += ["write a wider bandwidth"]
     remedies += (
         ['write kernel = "gaussian"'] if any(kernel.kinks for kernel in measurement.kernels) else []
@@ -156,7 +136,7 @@ def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
     a plan does not know the account.
     """
     measurement, strategy, spec = part.measurement, part.design.strategy, bound.spec
-    chooses_bins = measurement.candidates or bound.questions or spec.tune
+    chooses_bins = measurement.candidates or bound.questions
     if not measurement.kernels or chooses_bins or spec.mechanism.noise != "auto":
         return
     if not bound.charge.delta or not isinstance(strategy, Strategy):

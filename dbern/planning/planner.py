@@ -16,7 +16,6 @@ from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement
 from dbern.planning.best_design import best_design, share_bins_with_denominator
-from dbern.planning.bias_statistic import NAME
 from dbern.planning.cost import cost
 from dbern.planning.error_forecast import forecast_errors
 from dbern.planning.measurement_plan import Design, plan_measurement
@@ -26,7 +25,6 @@ from dbern.planning.plans import PlannedMeasurement, ReleasePlan
 from dbern.planning.release_texts import plan_title
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tune import plan_bias_statistic
 from dbern.privacy.contract import require_one_charge
 from dbern.synopsis.component import StoredCertificate
 from dbern.system import is_url, one_thread
@@ -105,15 +103,13 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     answered = bound.answered
     for measurement in answered.measurements:
         designs[measurement.name] = best_design(measurement, answered)
-    functions = [
+    parts = [
         plan_measurement(measurement, share_bins_with_denominator(measurement, designs), bound)
         for measurement in bound.measurements
     ]
-    numbers = [plan_bias_statistic(functions[0], bound)] if spec.tune else []
-    parts = [*functions, *numbers]
     components = tuple(part.planned for part in parts)
     refuse_long_metadata(spec, components)
-    certificate = whole_certificate(spec.combination, components[: len(functions)])
+    certificate = whole_certificate(spec.combination, components)
     with refuse_unreadable():
         StoredCertificate.of(certificate)
     accumulators, unit = [part.accumulator for part in parts], spec.protection.unit
@@ -128,8 +124,8 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
         components=components,
         certificate=certificate,
         cost=cost(counters, n, _public_files(spec, files), remote=is_url(spec.data.source or "")),
-        notes=tuple(notes_of(functions, numbers, bound)),
-        outlook=forecast_errors(functions, numbers, bound),
+        notes=tuple(notes_of(parts, bound)),
+        outlook=forecast_errors(parts, bound),
         title=plan_title(spec),
     )
 
@@ -149,8 +145,7 @@ def _refuse_choices(bound: BoundSpec) -> None:
         )
         for measurement in measurements
     ]
-    statistic = [(NAME, 1, spec.tune)] if spec.tune else []
-    require_one_charge(kind, fractions + statistic)  # for n rows it may be another measurement
+    require_one_charge(kind, fractions)  # for n rows it may be another measurement
     if bound.questions and not counts_rows(spec, measurements):
         raise SpecError(
             f'mechanism.questions: "{kind}" counts no rows here. Leave it out, or '

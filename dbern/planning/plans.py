@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Annotated, Any, Self, cast
 
-from pydantic import ConfigDict, Field, PlainSerializer, PlainValidator
+from pydantic import ConfigDict, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.certify.bias import KernelMixture, remedies_of
@@ -15,7 +15,6 @@ from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement
-from dbern.planning.bias_statistic import restored
 from dbern.planning.cost import Cost
 from dbern.planning.protection import protection_lines
 from dbern.planning.question_widths import width_text
@@ -34,7 +33,6 @@ from dbern.synopsis.component import (
     LatticeComponent,
     ScaledNoise,
     ScaledSensitivity,
-    StoredBiasStatistic,
     StoredCertificate,
     VectorComponent,
 )
@@ -118,9 +116,8 @@ class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
     is how records become integers, as the accumulator gave it, and `description` the same in words.
     `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
     unit-cube units, the error of a lattice value before release, and of a released one but for its
-    noise. `entries` name the numbers of a vector. `promise` says how much bins miss of the data
-    at hand, by a number's value (`dbern.planning.tune`). `most_silenced`, in data units, bounds how
-    far shrinking bins may move the function: it is in the certificate's noise.
+    noise. `entries` name the numbers of a vector. `most_silenced`, in data units, bounds how far
+    shrinking bins may move the function: it is in the certificate's noise.
     """
 
     counting: dict[str, Any]
@@ -128,16 +125,14 @@ class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
     sensitivity: ScaledSensitivity
     noise: ScaledNoise
     unit: float
-    promise: dict[str, Any] = Field(default_factory=dict)
 
 
 def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
     """Return what the release of a planned measurement is to its readers."""
-    promise = planned.promise
     stated: dict[str, Any] = {}
     content: dict[str, Any] = {
         "arrays": planned.arrays,
-        "share": promise["share"] if promise else decimal_text(measurement.output_fraction),
+        "share": decimal_text(measurement.output_fraction),
         "value_unit": planned.unit,
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,
@@ -145,8 +140,6 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
     }
     if planned.entries:
-        if promise:
-            stated["promise"] = StoredBiasStatistic.from_json(promise)
         if measurement.features is not None:
             stated["features"] = dict(zip(Features.model_fields, measurement.features, strict=True))
         content |= {"axes": (), "entries": planned.entries}
@@ -281,26 +274,15 @@ class ReleasePlan:
     def rho(self) -> Fraction | None:
         """Cost of the release in zCDP: its planned laws' rhos together; half epsilon squared.
 
-        The latter where there is no delta, and for each part where one is a promise. None where
-        the guarantee is an (epsilon, delta) only.
+        The latter where there is no delta. None where the guarantee is an (epsilon, delta) only.
         """
-        shares = [
-            Fraction(planned.promise["share"]) for planned in self.components if planned.promise
-        ]
-        if not self.charge.delta and not shares:
+        if not self.charge.delta:
             return pure_rho(self.charge.epsilon)
-        left = 1 - sum(shares, Fraction(0))
-        rhos = [self._rho_of(planned, left) for planned in self.components if not planned.promise]
+        rhos = [planned.noise.law.rho for planned in self.components]
         known = [rho for rho in rhos if rho is not None]
         if len(known) < len(rhos):
             return None
-        statistics = [pure_rho(self.charge.epsilon * share) for share in shares]
-        return rho_above(sum([*statistics, *known], Fraction(0)))
-
-    def _rho_of(self, planned: PlannedMeasurement, budget_fraction: Fraction) -> Fraction | None:
-        if not self.charge.delta:
-            return pure_rho(self.charge.epsilon * budget_fraction)
-        return planned.noise.law.rho
+        return rho_above(sum(known, Fraction(0)))
 
     @property
     def lattice(self) -> Lattice | ArrayLayout:
@@ -313,11 +295,8 @@ class ReleasePlan:
         return self.components[0].strategy
 
     def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
-        """Return the components' measurements: the learner's, and numbers about its error."""
-        functions = spec_for_rows(spec, self.n).components
-        later = self.components[len(functions) :]
-        numbers = [restored(functions[0], number, self.components[0]) for number in later]
-        return *functions, *numbers
+        """Return the components' measurements."""
+        return spec_for_rows(spec, self.n).components
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """Return the planned sums over records."""
@@ -393,12 +372,9 @@ class ReleasePlan:
 def measured_pairs(
     measurements: Sequence[Measurement], components: Sequence[PlannedMeasurement]
 ) -> list[tuple[Measurement, PlannedMeasurement]]:
-    """Return each component and its measurement: of a number that tells of bins, the first."""
+    """Return each component and its measurement."""
     by_name = {measurement.name: measurement for measurement in measurements}
-    return [
-        (measurements[0] if planned.promise else by_name[planned.name], planned)
-        for planned in components
-    ]
+    return [(by_name[planned.name], planned) for planned in components]
 
 
 def _summary_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
@@ -484,9 +460,7 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
     if set(planned.h) == {INTERPOLATED}:
         lattice = f"k {_per_axis(planned.k)}: N = {size} values{outputs}, lines between them"
     shape = ("vector", f"{size} numbers") if planned.entries else ("lattice", lattice)
-    if planned.promise:
-        shape = ("number", "how much the bins miss of these data, told by finer ones")
-    lines = [
+    return [
         shape,
         *([("", _released_as(planned))] if planned.maps else []),
         ("counted as", planned.description),
@@ -494,11 +468,6 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
         *(("", line) for line in sensitivity.derivation),
         ("noise", f"exact {noise.kind.removeprefix('discrete-')}, scale {noise.scale:.6g}"),
         ("", f"on multiples of {noise.granularity:.4g}"),
-    ]
-    if planned.promise:
-        return [*lines, ("promise", _TOLD_BY.format(**planned.promise))]
-    return [
-        *lines,
         ("certificate", f"sup error <= {total} {_confidence(plan, certificate)}"),
         ("", "approximation {} + rounding {} + noise {}".format(*parts)),
         *([("", _first_part(planned.approximation))] if planned.approximation else []),
@@ -509,7 +478,6 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
 _ALARM = "WARNING: "
 EDGES = "shares without a resolution "
 """Beginning of the note that says by what factor a resolution narrows them."""
-_TOLD_BY = "approximation <= {factor:.4g} times the number and its noise, + {rest:.4g}"
 _FIRST_PART = {
     "mixture of bumps": "the first part is that of the worst database, all records at one point",
     "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",
@@ -539,9 +507,7 @@ def _confidence(plan: ReleasePlan, certificate: Certificate) -> str:
 def _guarantee(plan: ReleasePlan) -> str:
     if plan.rho is None:
         return "by advanced composition: no rho is known, a zcdp account cannot pay"
-    parts = ", half the squares of its parts" if len(plan.components) > 1 else ""
-    promised = any(planned.promise for planned in plan.components)
-    pure = "" if plan.charge.delta else parts if promised else ", half epsilon squared"
+    pure = "" if plan.charge.delta else ", half epsilon squared"
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 

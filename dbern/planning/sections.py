@@ -186,7 +186,6 @@ class MechanismSection(Section):
         "tight", description='calibration = "tight" or "paper"'
     )
     beta: str = Field("0.05", description='beta = "0.05"')
-    tune: str = Field("0", description='tune = "0.02", a share of epsilon (a string: it is exact)')
     objective: Literal["typical", "certified"] = Field(
         "typical", description='objective = "typical" or "certified"'
     )

@@ -23,7 +23,6 @@ from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.measure.measurement import Measurement, require_counted
-from dbern.planning.bias_statistic import NAME, reserve_for_tune
 from dbern.planning.protection import protection_of
 from dbern.planning.sections import (
     WITH_DELTA,
@@ -187,11 +186,6 @@ class ReleaseSpec(Section):
     def beta(self) -> Fraction:
         """One minus the confidence of the certificate."""
         return self._parsed.beta
-
-    @property
-    def tune(self) -> Fraction:
-        """The share of the budget that a promise for the data at hand pays."""
-        return self._parsed.tune
 
     @property
     def protection(self) -> Protection:
@@ -393,8 +387,6 @@ class ReleaseSpec(Section):
         del content["release"]["output"], content["budget"]["ledger"]
         if self.stream is None:  # whose nodes have to add
             content["mechanism"].pop("h")
-        if not self.tune:  # releases had none
-            content["mechanism"].pop("tune")
         content["target"] |= self.learner.identity()
         return content
 
@@ -415,7 +407,6 @@ class _Parsed:
     families: tuple[NoiseFamily, ...]
     beta: Fraction
     protection: Protection
-    tune: Fraction
 
 
 def _parse(spec: ReleaseSpec) -> _Parsed:
@@ -453,16 +444,12 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
             raise SpecError(f'data.{role}: "{learner.kind}" has no use for it. Leave it out.')
     _check_lists(learner, schema)
     _check_units(spec.data.units or {}, schema)
-    tune, components = (
-        exact(spec.mechanism.tune, "mechanism.tune", "0.02"),
-        learner.components(schema),
-    )
-    components = reserve_for_tune(components, tune, learner.kind) if tune else components
+    components = learner.components(schema)
     parts = [
         (measurement.name, measurement.outputs, measurement.output_fraction)
         for measurement in components
     ]
-    require_one_charge(learner.kind, [*parts, (NAME, 1, tune)] if tune else parts)
+    require_one_charge(learner.kind, parts)
     require_counted(components)
     num_axes = max((c.domain.dimensions for c in components if not c.entries), default=0)
     if num_axes > MOST_AXES:
@@ -472,7 +459,7 @@ def _parse(spec: ReleaseSpec) -> _Parsed:
         )
     components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
     _check_stream(spec, protection, components, learner.combination(schema))
-    return _Parsed(schema, learner, components, charge, families, beta, protection, tune)
+    return _Parsed(schema, learner, components, charge, families, beta, protection)
 
 
 def _check_units(units: Mapping[str, str], schema: RecordSchema) -> None:
@@ -547,10 +534,10 @@ def _check_stream(
             f"stream.node: is called {node.release_name} and nothing else: it comes once. "
             "Leave the table out, and release the stream night by night"
         )
-    if exact(spec.mechanism.tune, "mechanism.tune") or combination.looks_at_totals:
+    if combination.looks_at_totals:
         raise SpecError(
-            'stream: what is told of one night\'s data adds up to nothing. Write tune = "0" and a '
-            "kind that is a sum over rows, such as kernel-density"
+            "stream: what is told of one night's data adds up to nothing. Write a kind that is a "
+            "sum over rows, such as kernel-density"
         )
 
 

@@ -17,7 +17,6 @@ from dbern.bernstein.kernels import Kernel
 from dbern.certify.bias import Approximation, KernelMixture
 from dbern.certify.certificate import Certificate, ErrorModel
 from dbern.certify.mean_squares import typical_noise
-from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.reconstruct import strategy_of
@@ -171,23 +170,15 @@ class ReleasedArray(Released):
         return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(rest))
 
     def bound(
-        self,
-        smoothing: Smoothing,
-        beta: Fraction,
-        num_simultaneous: int,
-        *,
-        selected: bool,
-        extra_noise: ExtraNoise = None,
+        self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> Certificate:
         """Bound its error; `selected`: the smoothing was chosen by looking at the values.
 
-        `extra_noise` as of `ErrorModel.bound`. The distance moved by shrinking counts as noise.
+        The distance moved by shrinking counts as noise.
         """
         if selected:
             num_simultaneous *= len(smoothings(self.strategy, self.order))
-        certificate = self.model(smoothing).bound(
-            smoothing.h, beta, num_simultaneous, extra_noise=extra_noise
-        )
+        certificate = self.model(smoothing).bound(smoothing.h, beta, num_simultaneous)
         moved = 0.0 if smoothing.raw else self.shrunk_distance
         return replace(certificate, noise=certificate.noise + moved)
 

@@ -19,15 +19,6 @@ database, as its bias and its rounding, grows with it. So both are multiplied by
 over the normalizer, the sum of the bins and the tail of its noise: it is one more of the sums that
 the share of beta is dealt out to.
 
-*A promise* (`dbern.planning.bias_statistic`) is one released number T that bounds the approximation
-of the planned operator everywhere, for these data, but for its noise X of the factor f: it is
-missed by at most ``T - f X``. With N the noise of the values, no value is off by more than ``T - f
-X + |N|``, so by T and the quantile of ``sup |N| + f max(0, -X)`` (`noise_bound`), whose law is
-public and where both are large together as rarely as they are: beta is not shared out. That
-quantile is above ``sup |N|`` too, so again the smallest is taken cell by cell. Where T is so noisy
-that the quantile grows much, by public facts alone, it is not used. An order or rank chosen later
-is another operator, of which a promise says nothing.
-
 An order, rank or bandwidth chosen after the release is one of a public list: each of its candidates
 gets its part of beta, as the certificate's do.
 
@@ -55,14 +46,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.bias import KernelMixture
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
-from dbern.certify.certificate import Certificate, bias_from_statistic
+from dbern.certify.certificate import Certificate
 from dbern.certify.failure import BAND
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.certify.noise_quantile import enclose, quantile_rank
@@ -71,25 +62,19 @@ from dbern.combination.responses import Quotient
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.noise_law import ValueNoise
 from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.component import LatticeComponent, StoredBiasStatistic, VectorComponent
+from dbern.synopsis.component import LatticeComponent
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.readable_store import ReadableStore
 from dbern.synopsis.released import Released
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
-from dbern.synopsis.vectors import ReleasedVector
 from dbern.system.cache import LRUCache
 from dbern.types import FloatArray
-
-if TYPE_CHECKING:
-    from dbern.synopsis.questions.released_bins import BandOfData, DataDependentBand
 
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
 
-_MAX_RELATIVE_NOISE = 0.25  # of the worst database's bias: what a promise's noise may cost
 _MOST_BYTES_OF_WEIGHTS = 1 << 26  # of the last designs' weights
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 
@@ -136,80 +121,36 @@ class ArrayBand:
 
 
 @dataclass(frozen=True)
-class DataDependentBound:
-    """A number that bounds how much an array misses of the data at hand."""
-
-    number: ReleasedVector
-    terms: StoredBiasStatistic
-
-    def approximation(self, max_total: float) -> float:
-        """Bound the error everywhere, in data units, but for the noise of the number."""
-        errors = self.number.component.errors
-        released = float(self.number.numbers[0]) + max_total * (errors.lattice + errors.released)
-        return bias_from_statistic(released, self.terms.factor, max_total * self.terms.rest)
-
-    def for_questions(self, release: BandOfData) -> DataDependentBand:
-        """Return the promise in the form that questions take, with a band of these data."""
-        from dbern.synopsis.questions.released_bins import DataDependentBand
-
-        minimum = math.inf if self.terms.least is None else self.terms.least
-        return DataDependentBand(minimum, release)
-
-    @property
-    def noise(self) -> tuple[ValueNoise, float]:
-        """Its law, and the factor of its draws."""
-        return self.number.component.noise.law, OUTWARD * self.terms.factor
-
-
-@dataclass(frozen=True)
 class LocalBiasBound:
     """An array, and the one whose bins count each of its records with at least its weight.
 
-    Both are bins of the same axes, and the function is a sum of kernels over records. A promise,
-    where there is one, is about the array. With `private_rows` there may be more records than the
-    normalizer, that values are over.
+    Both are bins of the same axes, and the function is a sum of kernels over records. With
+    `private_rows` there may be more records than the normalizer, that values are over.
     """
 
     array: ReleasedArray
     count_array: ReleasedArray
-    promise: DataDependentBound | None = None
-    private_rows: bool = False
+    private_rows: bool
 
     def band(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> ArrayBand:
         """Return its band about the data at hand; parameters as of `ReleasedArray.bound`."""
         array = self.array
-        default = array.smoothing()
-        planned = (smoothing.h, smoothing.ranks) == (default.h, default.ranks)
-        promise = self.promise if planned else None
-        rest = beta * BAND["values"]
+        certificate = array.bound(
+            smoothing, beta * BAND["values"], num_simultaneous, selected=selected
+        )
         count = len(smoothings(array.strategy, array.order)) if selected else 1
-
-        certificate = array.bound(smoothing, rest, num_simultaneous, selected=selected)
-        noise, promised = certificate.noise, None
-        if promise:
-            with_number = array.bound(
-                smoothing, rest, num_simultaneous, selected=selected, extra_noise=promise.noise
-            ).noise
-            if with_number - certificate.noise <= _MAX_RELATIVE_NOISE * certificate.approximation:
-                noise, promised = with_number, promise
         num_simultaneous *= count * array.approximation.choices
         weights = self.bias_weights(smoothing)
         beta_i = beta * BAND["approximation"] / num_simultaneous
         level = math.log((weights.l2.size + self.private_rows) / beta_i)
         max_total = self.max_total(level)
         worst = max_total * certificate.approximation
-        if promised:
-            worst = min(worst, promised.approximation(max_total))
         table = np.minimum(self._approximation(weights, level), worst)
         rounding, approximation = max_total * certificate.rounding, float(table.max())
         summary = replace(
-            certificate,
-            approximation=approximation,
-            rounding=rounding,
-            noise=noise,
-            beta=float(beta),
+            certificate, approximation=approximation, rounding=rounding, beta=float(beta)
         )
         return ArrayBand(summary, CellBiases(array, table))
 
@@ -329,8 +270,6 @@ def _quotient_bands(
 
     The smoothing must not be chosen by the released values.
     """
-    if numerator.promise or denominator.promise:
-        return None
     top, below = numerator.array, denominator.array
     shared_by_top, shared_by_below = (
         (a.bins, a.lattice, a.value_unit, a.kernels, type(a.law)) for a in (top, below)
@@ -456,7 +395,7 @@ def local_bias_bounds(
 
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
     """
-    promises, private_rows = _promises_of(store), store.released.target.n is None
+    private_rows = store.released.target.n is None
     functions = {
         released.name: released for released in arrays if isinstance(released, ReleasedArray)
     }
@@ -469,9 +408,7 @@ def local_bias_bounds(
             continue
         same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
         fits = same and array.kernels and array.bins and count_array.bins
-        promise = promises.get(array.name)
-        bound = LocalBiasBound(array, count_array, promise, private_rows) if fits else None
-        bounds.append(bound)
+        bounds.append(LocalBiasBound(array, count_array, private_rows) if fits else None)
     return bounds
 
 
@@ -488,14 +425,3 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
     privacy = GroupPrivacy(epsilon, beta, n, delta, rows)
     return strongest_bound(first.sensitivity.function, privacy, kernels)
-
-
-def _promises_of(store: ReadableStore) -> dict[str, DataDependentBound]:
-    numbers = [
-        (ReleasedVector(store, component.arrays[0], component), component.promise)
-        for component in store.released.components
-        if isinstance(component, VectorComponent) and component.promise
-    ]
-    return {
-        name: DataDependentBound(number, terms) for number, terms in numbers for name in terms.of
-    }

@@ -37,6 +37,7 @@ from dbern.synopsis.strict import (
     Steps,
     StrictModel,
     Text,
+    checked,
     listed_in,
     or_value_error,
     require,
@@ -205,13 +206,9 @@ class Features(StrictModel):
     constant: NotNegative
 
 
-class StoredBiasStatistic(StrictModel):
-    """The error of arrays as it follows from a number that is released beside them."""
-
-    of: Annotated[tuple[Name, ...], Field(min_length=1)]
-    factor: NotNegative
-    rest: NotNegative
-    least: NotNegative = ABSENT
+def _refuse_promise(_content: object) -> None:
+    """Refuse a number that bounds what bins miss of these data, and is no part of a function."""
+    require(False, "tells of the bins beside it, which this version does not read")
 
 
 class _Arrays(StrictModel):
@@ -219,6 +216,7 @@ class _Arrays(StrictModel):
     axes: tuple[Text, ...]
     share: PositiveDecimal
     value_unit: Positive
+    promise: Annotated[Any, checked(_refuse_promise)] = ABSENT
 
 
 class _Lattice(StrictModel):
@@ -233,7 +231,6 @@ class _Lattice(StrictModel):
 
 class _Vector(StrictModel):
     entries: Annotated[tuple[Text, ...], Field(min_length=1)]
-    promise: StoredBiasStatistic = ABSENT
     features: Features = ABSENT
 
 
@@ -247,7 +244,6 @@ class _Accuracy(StrictModel):
 class LatticeComponent(_Accuracy, _Lattice, _Arrays):
     """One lattice and its noise law, for one or more arrays; keys in the order of FORMAT.md."""
 
-    promise: ClassVar[None] = None
     features: ClassVar[None] = None
 
     @model_validator(mode="after")
@@ -311,8 +307,6 @@ class VectorComponent(_Accuracy, _Vector, _Arrays):
         self.noise.require_unit(self.value_unit)
         require(not self.axes, "a vector has no lattice")
         require(not self.noise.strategy_kind, "a vector has no coordinates")
-        is_number = len(self.entries) == len(self.arrays) == 1
-        require(is_number or self.promise is None, "promise: is of one number")
         return self
 
     @property
@@ -327,7 +321,7 @@ def _kind_of(content: Any) -> str | None:
         return "vector" if isinstance(content, VectorComponent) else "lattice"
     if "entries" in content:
         return None if _OF_LATTICES & set(content) else "vector"
-    return None if "promise" in content else "lattice"
+    return "lattice"
 
 
 Component: TypeAlias = Annotated[
@@ -335,7 +329,7 @@ Component: TypeAlias = Annotated[
     Discriminator(
         _kind_of,
         custom_error_type="component",
-        custom_error_message="a vector has no lattice, and a lattice no promise",
+        custom_error_message="a vector has no lattice",
     ),
 ]
 """A part of a release: functions of one lattice, or numbers that are none."""

@@ -261,7 +261,6 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
         divides = any(len(component.axes) == len(domain) for component in self.components)
         computed = MIN_NUMBER <= volume <= MAX_NUMBER or not divides
         require(computed, "domain: its volume is too small or too large")
-        functions = {name for component in self.functions for name in component.arrays}
         for component in self.components:
             axes, dominated_by = component.axes, component.counted_in
             dominated_by = component.arrays if dominated_by is None else dominated_by
@@ -269,24 +268,12 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             require(known, "components: axes that are none of the domain's, or twice")
             fits = len(dominated_by) == len(component.arrays) and set(dominated_by) <= set(names)
             require(fits, "components: counted_in names an array that is not there")
-            fits = component.promise is None or set(component.promise.of) <= functions
-            require(fits, "components: promise names an array that is not there")
-        promised = [name for c in self.components if c.promise for name in c.promise.of]
-        once = len(set(promised)) == len(promised)
-        # Where numbers chose the bins their noise takes part in the choice: no bound counts it.
-        require(once, "components: two promises are of one array")
-        require(self.functions, "components: there is no function")
         self._require_shapes(domain)
         return self
 
-    @property
-    def functions(self) -> list[Component]:
-        """Return the components that the function is made of."""
-        return [component for component in self.components if component.promise is None]
-
     def _require_shapes(self, domain: list[str]) -> None:
         """Refuse a count of functions or vectors that `combine` does not make the function of."""
-        released = [component for component in self.functions for _ in component.arrays]
+        released = [component for component in self.components for _ in component.arrays]
         features = (component.features for component in released if component.features)
         shapes = ReleasedShapes(
             arrays=tuple(

@@ -324,9 +324,7 @@ class Synopsis:
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
 
-        Arrays, groups and several candidates deal out theirs in equal parts before. Where a number
-        of `tune` promises, its noise has a part of that of the values
-        (`dbern.certify.failure.PROMISE`).
+        Arrays, groups and several candidates deal out theirs in equal parts before.
         """
         return self._bands.failure_text(confidence(beta))
 
@@ -424,13 +422,7 @@ class Synopsis:
         """
         from dbern.synopsis.questions.distribution import distribution_of
 
-        bounds = [
-            bound.promise.for_questions(self)
-            for bound in self._bands.local_bias_bounds
-            if bound and bound.promise
-        ]
-        context = self.combination, self.domain, self.metadata, axis
-        return distribution_of(self.arrays, *context, next(iter(bounds), None))
+        return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
 
     def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.

@@ -69,9 +69,10 @@ class ReleasedFunction:
     @cached_property
     def arrays(self) -> tuple[Released, ...]:
         """Released arrays, in the order of the combination."""
-        functions = self.store.released.functions
         return tuple(
-            self._array(name, component) for component in functions for name in component.arrays
+            self._array(name, component)
+            for component in self.store.released.components
+            for name in component.arrays
         )
 
     def _array(self, name: str, component: Component) -> Released:

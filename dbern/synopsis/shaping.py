@@ -67,7 +67,6 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.shapes import mean, monotone, positive_mean, value_range
 from dbern.certify.certificate import Certificate
-from dbern.certify.noise_quantile import ExtraNoise
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray
@@ -236,18 +235,10 @@ class ShapedArray(ReleasedArray):
         return self._finished(super().on_grid(positions, smoothing), smoothing)
 
     def bound(
-        self,
-        smoothing: Smoothing,
-        beta: Fraction,
-        num_simultaneous: int,
-        *,
-        selected: bool,
-        extra_noise: ExtraNoise = None,
+        self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> _ShapedCertificate:
         """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
-        raw = super().bound(
-            smoothing, beta, num_simultaneous, selected=selected, extra_noise=extra_noise
-        )
+        raw = super().bound(smoothing, beta, num_simultaneous, selected=selected)
         return _ShapedCertificate(**vars(raw), shaping=self._shape(smoothing).moved)
 
     @property
@@ -345,7 +336,7 @@ class ShapedFunction(ReleasedFunction):
         domain, density = self.domain, self.meaning == "density"
         return tuple(
             ShapedArray(self.store, name, component, domain, self.shapes, density=density)
-            for component in self.store.released.functions
+            for component in self.store.released.components
             if isinstance(component, LatticeComponent)  # as all are of what can be shaped
             for name in component.arrays
         )

@@ -15,6 +15,8 @@ _MIN_SIMILARITY = 0.75
 _REMOVED = {
     "data.response.points": "no learner takes lists. Write a column for each point of a curve, for "
     "a learner as that of notebooks/own_learner.ipynb",
+    "mechanism.tune": "is no key. Leave it out: bands about these data are read off the released "
+    "bins alone",
 }
 """Keys that left, with what to write instead."""
 

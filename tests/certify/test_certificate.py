@@ -336,9 +336,9 @@ def test_draws_are_as_many_as_the_work_allows(monkeypatch):
     strategy, h, law = plan.strategy, plan.h, plan.noise.law
     seen, real = [], noise_quantile.sup_order_statistic
 
-    def counted(series, excess, draw, rank, added):
-        seen.append(len(added))
-        return real(series, excess, draw, rank, added)
+    def counted(series, excess, draw, draws, rank):
+        seen.append(draws)
+        return real(series, excess, draw, draws, rank)
 
     monkeypatch.setattr(noise_quantile, "sup_order_statistic", counted)
     axes = zip(strategy.lattice.k, h, strategy.axis_maps, strict=True)
@@ -379,8 +379,7 @@ def test_finer_nodes_lie_around_the_others_and_beyond_the_ends():
         pytest.param((12,) * 3, 0.4, 31, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("beside", [False, True])
-def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkeypatch):
+def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, monkeypatch):
     """Whatever is not looked at again; those at nodes alone are less."""
     plan, draws = density_plan((width,) * len(k), k, h=8, noise="binned-laplace"), 120
     draw = errors_of(plan.noise.law).simulate
@@ -392,13 +391,13 @@ def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkey
     excess = sum(size * noise_sups.noise_sups(rows, draw, draws).max()
                  for size, rows in excess_between_nodes(series, COARSE))  # fmt: skip
     sups = noise_sups.noise_sups(dense, draw, draws)
-    added, ranks = 0.2 * sups[::-1] if beside else np.zeros(draws), range(60, 119, 4)
+    ranks = range(60, 119, 4)
 
     def found():
-        return np.array([noise_sups.sup_order_statistic(series, excess, draw, rank, added)
+        return np.array([noise_sups.sup_order_statistic(series, excess, draw, draws, rank)
                          for rank in ranks])  # fmt: skip
 
-    true, seen = np.sort(sups + added)[ranks], found()
+    true, seen = np.sort(sups)[ranks], found()
     np.testing.assert_allclose(seen, true, rtol=0, atol=excess / FINER**2)
     # Of all draws and all nodes it is the same.
     bases = [one.at_nodes(COARSE)[0] for one in series]
@@ -406,31 +405,9 @@ def test_sups_of_draws_are_those_of_a_dense_grid(k, width, count, beside, monkey
     fields = draw(plan.strategy.layout.size, draws, public_stream("certificate", 0))
     fields = fields.reshape(*plan.strategy.layout.shape, draws)
     whole = noise_sups._between_nodes(fields, bases, tables, np.zeros(draws), excess)
-    np.testing.assert_allclose(seen, np.sort(whole + added)[ranks], rtol=1e-12)
+    np.testing.assert_allclose(seen, np.sort(whole)[ranks], rtol=1e-12)
     monkeypatch.setattr(noise_sups, "_between_nodes", lambda *given: 0.0 * given[3])
     assert (found() < true - excess / FINER**2).any()
-
-
-@pytest.mark.parametrize("work", [1e12, 1.0])
-def test_noise_beside_the_bins_is_bounded_with_them(work, monkeypatch):
-    """The sum is above its bound seldom enough, and above one for the bins alone too often."""
-    plan, beta = bins_of(1, "binned-laplace"), Fraction(1, 10)
-    strategy, h, law = plan.strategy, plan.h, plan.noise.law
-    monkeypatch.setattr(noise_quantile, "_WORK", work)
-    monkeypatch.setattr(noise_quantile, "_LITTLE_WORK", work)
-    alone = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta)
-    factor = 0.3 * alone / (law.scale * math.ldexp(1, law.granularity_exponent))
-    bound = noise_quantile.noise_bound.__wrapped__(strategy, h, law, beta, (law, factor))
-    y, draws = np.linspace(0, 1, 201), 4000
-    axes = zip(strategy.lattice.k, strategy.matrices(h), strict=True)
-    bases = [bernstein_basis(y, k) @ matrix for k, matrix in axes]
-    sups = noise_sups.noise_sups(bases, errors_of(law).simulate, draws, "test")
-    beside = errors_of(law).simulate(1, draws, public_stream("test", 1))[0]
-    found = math.ldexp(1, law.granularity_exponent) * (sups + factor * np.maximum(0, beside))
-    allowed = 0.1 + 3 * math.sqrt(0.09 / draws)
-    assert (found > bound).mean() <= allowed
-    assert work < 2 or (found > alone).mean() > allowed
-    assert alone < bound < 3 * alone
 
 
 @pytest.mark.parametrize(("work", "share"), [(1e12, SIMULATION["quantile"]), (1.0, 1)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import processes
 import pytest
-from ranges import PERTURBED, TUNED, Range
+from ranges import PERTURBED, REGRESSION, Range
 
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 SAMPLE = 2
@@ -38,9 +38,9 @@ def perturbed(cluster, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tuned(cluster, tmp_path_factory):
-    """A release of two centers: bins, and how much they miss."""
-    return Range(tmp_path_factory.mktemp("tuned"), cluster, spec=TUNED)
+def regression(cluster, tmp_path_factory):
+    """A release of two centers: bins of responses, and of rows."""
+    return Range(tmp_path_factory.mktemp("regression"), cluster, spec=REGRESSION)
 
 
 @pytest.fixture(scope="session")

@@ -27,10 +27,10 @@ PERTURBED: dict[str, Any] = {  # its values are noisy before they are staged
     "target": {"kind": "kernel-erm", "bandwidth": None, "loss": "huber", "kernel": "linear",
                "method": "objective"},
 }  # fmt: skip
-TUNED: dict[str, Any] = {  # numbers beside the bins tell of their error: others are released
-    "mechanism": {"k": 24, "h": 16, "noise": "binned-laplace", "tune": "0.5"},
-    "data__bounds": {"x": [-1000.0, 1000.0], "y": None},
-    "target": {"bandwidth": [200.0]},
+REGRESSION: dict[str, Any] = {
+    "data__bounds": {"y": None}, "data__response": {"column": "y", "bounds": [-1.0, 1.0]},
+    "mechanism": {"k": 24, "h": 16, "noise": "binned-laplace"},
+    "target": {"kind": "nadaraya-watson", "bandwidth": [2.0]},
 }  # fmt: skip
 KNOWN = {"data", "release.toml", "out.zarr", "calls.json", "ledger.db", "ledger.db.keys",
          "ledger.db.staging", "ledger.db.locks", "ledger.db.mark", "ledger.db.runs"}  # fmt: skip

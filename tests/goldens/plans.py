@@ -76,7 +76,6 @@ def entries() -> Iterator[dict[str, Any]]:
     others: list[dict[str, Any]] = [
         {"mechanism": {"objective": "certified"}},
         {"mechanism": {"questions": ["density", "cdf"]}},
-        {"mechanism": {"tune": "0.02"}},
         {"data": {"n": None, "neighbors": "add-or-remove-one", "normalizer": "20000"}},
         {"kind": "nadaraya-watson", "data": {"response": {"column": "z", "bounds": [0.0, 1.0]}}},
         {"kind": "naive-bayes", "data": {"label": {"column": "z", "classes": ["a", "b"]}}},
@@ -84,7 +83,7 @@ def entries() -> Iterator[dict[str, Any]]:
     ]
     for other in others:
         for axes in (1, 2):
-            for delta in ("0", "1e-6") if "tune" not in other.get("mechanism", {}) else ("0",):
+            for delta in ("0", "1e-6"):
                 yield {**_entry(axes, "gaussian", (20_000, 0.1, "1"), delta, "auto"), **other}
 
 

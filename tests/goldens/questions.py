@@ -376,6 +376,5 @@ def stores() -> dict[str, Store]:
         "lattice": _density("x", {}, mechanism={"noise": "laplace", "k": 12, "h": 2}),
         "covariance": _covariance(),
         "moments": _moments(),
-        "tuned": _density("x", line(), mechanism={"tune": "0.02"}),
         "automatic-bandwidth": _automatic_bandwidth(),
     }

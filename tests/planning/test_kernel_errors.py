@@ -14,12 +14,9 @@ from conformance import CASES
 
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
-from dbern.planning.bias_statistic import BiasStatistic
-from dbern.planning.finer_bins import FinerBins
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
-from dbern.reconstruct.base import VectorStrategy
 
 ROWS = 5
 COARSE, FINE = {"bits": 9}, {"bits": 30}
@@ -43,13 +40,6 @@ def by_bits(
     measurement, plan = planned(name, noise)
     measurement = measurement.protected(protection or Protection(), None)
     return [measurement.from_params(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
-
-
-def promise() -> list[Accumulator]:
-    measurement, plan = planned("density", "binned-laplace")
-    finer = FinerBins.of(measurement.kernels, plan.strategy, plan.h, (2, 1))
-    number = BiasStatistic(measurement, finer, domain=measurement.domain)
-    return [number.from_params(VectorStrategy(1), ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:
@@ -93,13 +83,10 @@ SUMS = [
     pytest.param(lambda: by_bits("density", "binned-laplace", UNITS), 1, 3, id="unit"),
     pytest.param(lambda: by_bits("density", "binned-laplace", ADDED), 1, 0, id="added"),
 ]
-OTHERS = [
-    pytest.param(lambda: by_tolerance("bayes-joint"), 1, 1, id="joint"),
-    pytest.param(promise, 1, 1, id="promise"),
-]
+JOINT = pytest.param(lambda: by_tolerance("bayes-joint"), 1, 1, id="joint")
 
 
-@pytest.mark.parametrize(("twins", "outputs", "rows"), [*SUMS, *OTHERS])
+@pytest.mark.parametrize(("twins", "outputs", "rows"), [*SUMS, JOINT])
 def test_a_move_is_exact_but_for_what_is_stated(twins, outputs, rows):
     """Records are replaced by others, as often as a unit has rows; the first is added to none."""
     rough, fine = twins()

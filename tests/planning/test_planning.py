@@ -298,8 +298,6 @@ def test_functions_of_narrow_kernels_are_lines_where_k_and_h_are_open(axes, kern
     assert set(lines.h) == {INTERPOLATED}
     assert "values, lines between them" in lines.explain(details=True)
     assert set(polynomials.h) == {48}
-    if axes > 1:  # of one axis, `test_a_plan_says_when_more_is_missed_than_noise_adds`
-        assert set(planned(tune="0.02").h) == {48}  # it compares polynomials
     assert lines.certificate.total < 0.7 * polynomials.certificate.total
     assert lines.outlook.expected < 0.7 * polynomials.outlook.expected
 
@@ -319,9 +317,6 @@ def test_a_plan_says_when_more_is_missed_than_noise_adds():
     assert 'write a wider bandwidth, or write kernel = "gaussian"' in kinked
     coarse = planned("gaussian", 1.0, "10", k=20, h=2)
     assert "leave out k and h in [mechanism]" in noted(coarse)
-    tuned = planned("triangle", 0.1, "1", tune="0.02")
-    assert 'write tune = "0"' in noted(tuned)
-    assert set(tuned.h) == {48}  # it compares polynomials
 
 
 def test_tasks_are_shared_out_evenly():

@@ -97,18 +97,6 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
         plan_files(spec, dbern.planning.planner.footers(spec))
 
 
-@pytest.mark.slow
-def test_what_the_bins_beside_a_number_become_for_their_rows_is_looked_at_too(project, monkeypatch):
-    """The number of `tune` has its part whatever `bind` gives the bins."""
-    spec = project.spec(mechanism={"tune": "0.1", "noise": "auto", "k": "auto", "h": "auto"})
-    footers = dbern.planning.planner.footers(spec)
-    assert plan_files(spec, footers).components[-1].promise
-    whole = lambda component, n, charge: replace(component, output_fraction=Fraction(1))  # noqa: E731
-    monkeypatch.setattr(KernelSum, "bind", whole)
-    with pytest.raises(SpecError, match=r"more than 1|add up to"):
-        plan_files(spec, footers)
-
-
 @pytest.mark.parametrize("name", ["two", "three"])
 def test_records_are_counted_in_a_measurement_of_as_many_outputs(name):
     square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))

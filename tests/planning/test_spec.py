@@ -174,7 +174,8 @@ WRONG = [  # key, value (None: missing), and a part of what is said of the key
     ("budget.ledger", None, "is missing. Write ledger ="),
     ("budget.dataset", None, "is missing. Write dataset ="),
     ("budget.datasets", "x", "unknown key. Write dataset"),
-    ("budget.tune", "0.02", "is a key of [mechanism]. Write it there"),
+    ("budget.beta", "0.1", "is a key of [mechanism]. Write it there"),
+    ("mechanism.tune", "0.02", "is no key. Leave it out: bands about these data"),
 ]
 NAMED = [  # the same, and the key that the message names
     *(  # names that no store can hold

@@ -29,11 +29,6 @@ ORACLE = {
     "mechanism": {"k": 1, "h": 1},
 }  # fmt: skip
 
-TUNED = {
-    "target": {"kind": "kernel-density", "bandwidth": [2.0]}, "data__bounds": {"y": None},
-    "mechanism": {"k": 6, "h": 2, "noise": "binned-laplace", "tune": "0.1"},
-}  # fmt: skip
-
 REPLACED = {
     "null": (None, 0.1),
     "NaN": (float("nan"), 0.1),
@@ -199,14 +194,6 @@ def test_gathered_records_change_nothing_else_either(traces, changes):
         assert changed, name
 
 
-@pytest.mark.slow
-def test_what_tells_of_the_error_changes_nothing_but_coefficients(traces):
-    """Neither does the number beside the bins; what is told of these data follows from both."""
-    neighbors, shown = replaced("null", "corner", "another"), ["printed/show"]
-    for name, changed in published_otherwise(traces, neighbors, shown, changes=TUNED):
-        assert "components/promise/coefficients/c/0" in changed, name
-
-
 REGRESSION = {
     "target": {"kind": "nadaraya-watson", "bandwidth": [2.0]}, "data__bounds": {"y": None},
     "data__response": {"column": "y", "bounds": [-1.0, 1.0]},
@@ -214,14 +201,11 @@ REGRESSION = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changes", [REGRESSION, pytest.param(TUNED, marks=pytest.mark.slow)], ids=["totals", "tuned"]
-)
-def test_records_enter_what_is_published_through_noisy_integers_alone(traces, monkeypatch, changes):
+def test_records_enter_what_is_published_through_noisy_integers_alone(traces, monkeypatch):
     """With others in place of these, which hold nothing, every object is the same."""
     monkeypatch.setattr(publish, "privatize", lambda center, *_rest: np.ones_like(center))
-    _, published = traces("base", changes=changes)
-    _, objects = traces("other", x=0.0, y=-1.0, changes=changes)
+    _, published = traces("base", changes=REGRESSION)
+    _, objects = traces("other", x=0.0, y=-1.0, changes=REGRESSION)
     assert objects == published
 
 
@@ -376,14 +360,9 @@ def target(kind, **parameters):
 
 
 MACHINE = {"kernel": "linear", "loss": "hinge"}
-NUMBER = {
-    **target("kernel-density", bandwidth=[1.0]), **ONE_AXIS,
-    "mechanism": {**BINS["mechanism"], "h": 16, "tune": "0.5"}, "budget": {"epsilon": "3"},
-}  # fmt: skip
 CHOOSING = {
     "bandwidth": {**target("kernel-density", bandwidth="auto"), **BINS, **ONE_AXIS},
     "bandwidths": {**target("kernel-density", bandwidth="auto"), **BINS},
-    "number": NUMBER,
     "bandwidth of units": {
         **target("kernel-density", bandwidth="auto"), **BINS, **ONE_AXIS, **PRIVATE
     },

@@ -273,10 +273,10 @@ def kept_noise(monkeypatch):
     """The noise's quantile depends on public facts alone: found once for all draws."""
     found = {}
 
-    def kept(strategy, h, law, beta, beside=None):
-        key = (tuple(h), law, beta, beside)
+    def kept(strategy, h, law, beta):
+        key = (tuple(h), law, beta)
         if key not in found:
-            found[key] = noise_bound(strategy, h, law, beta, beside)
+            found[key] = noise_bound(strategy, h, law, beta)
         return scale * found[key]
 
     scale = 1.0

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from dbern.synopsis.questions.question import (
     deferred,
 )
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, condition_text
-from dbern.synopsis.questions.released_bins import DataDependentBand, ReleasedBins
+from dbern.synopsis.questions.released_bins import ReleasedBins
 from dbern.synopsis.questions.weight_batches import KernelsAt
 from dbern.types import BoolArray, FloatArray
 
@@ -83,13 +82,6 @@ class Density(OptionQuestion):
             / self.bins.domain.volume
         )
 
-    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
-        """Return the bins' bands, or those that a number promises for these data."""
-        promised = self.bins.promised
-        if population or promised is None or self.kernels != [self.bins.kernels]:
-            return super().bands(beta, population=population)
-        return self._promised_bands(promised, beta)
-
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         kernels, count = self.kernels, len(self.unit_points)
         weights = KernelsAt(measure, kernels, self.unit_points)
@@ -101,29 +93,6 @@ class Density(OptionQuestion):
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         return self._are_means_of_few_rows(measure, beta, None, 0.0, self._peak)
-
-    def _promised_bands(self, promised: DataDependentBand, beta: Fraction) -> list[Band]:
-        """Return the bins' bands, or the release's where it promises more than bins tell.
-
-        For evenly spread records, by public facts: the same for all groups.
-        """
-        measures = self.measures
-        cells = [splines.integrals(np.ones(1))[0] for splines in measures[0].splines]
-        uniform = replace(measures[0], values=reduce(np.multiply.outer, cells) / len(measures))
-        bands = [self._band(measure, beta) for measure in measures]
-        low, high = self._band(uniform, beta)[1:3]
-        if 2 * promised.min_half_width >= np.mean(high - low):
-            return bands
-        maximum = self._peak * measures[0].max_total
-        beta_of_groups = str(beta * len(measures))
-        low, high = (
-            np.clip(np.reshape(values, (len(self.locations), -1)).T, 0.0, maximum)
-            for values in promised.release.interval(self.locations, beta_of_groups)
-        )
-        return [
-            band._replace(value=np.clip(band.value, first, last), low=first, high=last)
-            for band, first, last in zip(bands, low, high, strict=True)
-        ]
 
     def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer, on the grid that was asked with."""

@@ -31,11 +31,7 @@ from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.quantile import Quantile
 from dbern.synopsis.questions.question import Question
 from dbern.synopsis.questions.regions import Region
-from dbern.synopsis.questions.released_bins import (
-    DataDependentBand,
-    ReleasedBins,
-    ReleasedResponses,
-)
+from dbern.synopsis.questions.released_bins import ReleasedBins, ReleasedResponses
 from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
 from dbern.synopsis.released import Released
@@ -48,7 +44,6 @@ def distribution_of(
     domain: Domain,
     metadata: Mapping[str, Any],
     axis: str | None = None,
-    promised: DataDependentBand | None = None,
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
@@ -93,7 +88,6 @@ def distribution_of(
         *(row_counts[0].kernels, unit_rows),
         response=response,
         choices=row_counts[0].approximation.choices,
-        promised=promised,
     )
 
 
@@ -146,8 +140,6 @@ class Distribution(ReleasedBins):
         Of a regression: what was released of its responses.
     choices : int
         How many kernels the released one was chosen from: "smoothed" answers cover whichever.
-    promised : DataDependentBand, optional
-        Where a number tells of these data.
 
     Notes
     -----

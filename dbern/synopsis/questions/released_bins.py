@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from dbern.bernstein.kernels import Kernel
 from dbern.certify.failure import Account
@@ -17,7 +17,6 @@ from dbern.synopsis.questions.envelopes.splines import products
 from dbern.synopsis.questions.linear_family import LinearFamily
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.regions import Boxes, Region, Weights, boxes_of, require_one_box
-from dbern.types import FloatArray
 
 _BETA = Fraction(1, 20)
 
@@ -36,24 +35,6 @@ class ReleasedResponses:
     name: str = "the response"
 
 
-class BandOfData(Protocol):
-    """Function with a simultaneous band about the data at hand, as a synopsis is."""
-
-    def interval(self, points: FloatArray, beta: str, /) -> tuple[Any, Any]:
-        """Return both ends at points."""
-
-
-@dataclass(frozen=True, eq=False)
-class DataDependentBand:
-    """Band that a number promises for the released density of these data.
-
-    `min_half_width` is the least half of its width, where the number tells nothing.
-    """
-
-    min_half_width: float
-    release: BandOfData
-
-
 @dataclass(eq=False, repr=False)
 class ReleasedBins:
     """Bins of a release, an array a group, and what is public about them; see `Distribution`."""
@@ -68,7 +49,6 @@ class ReleasedBins:
     account: Account | None = None
     response: ReleasedResponses | None = None
     choices: int = 1
-    promised: DataDependentBand | None = None
     _count: int = field(default=0, init=False)
 
     def __repr__(self) -> str:

@@ -63,12 +63,11 @@ def test_many_counts_at_once_may_be_above_the_normalizer():
     assert float(answer.value[-1]) == pytest.approx(ROWS, rel=0.1)
 
 
-@pytest.mark.parametrize("tune", ["0", "0.2"])
-def test_a_band_is_of_however_many_rows(tune):
+def test_a_band_is_of_however_many_rows():
     """What is certified of the worst database of as many rows as the normalizer is too little."""
     spec = spec_of(
         data={"bounds": {"x": [0.0, 1.0]}, "n": None, **ADDED}, target={"bandwidth": [0.1]},
-        mechanism={"k": 12, "h": 1, "noise": "binned-laplace", "tune": tune},
+        mechanism={"k": 12, "h": 1, "noise": "binned-laplace"},
         budget={"epsilon": "3"},
     )  # fmt: skip
     x, points = np.full((50_000, 1), 0.437), np.linspace(0, 1, 41)

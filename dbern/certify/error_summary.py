@@ -87,7 +87,8 @@ class ErrorSummary:
         if not typical and self.expected is not None:
             typical = f"about {self._of_even(self.expected, even)}{share} for typical rows"
             share = ""
-        worst = f"at most {self._of_even(self.any_database, even, ROUND_CEILING)}{share}"
+        most = f"{self._of_even(self.any_database, even, ROUND_CEILING)}{share}"
+        worst = f"at most {most}" if even else f"no value is off by more than {most}"
         worst = f"whatever {rows} are, {worst}, {self.confidence}"
         return [*filter(None, [typical]), self.no_promise if self.empty else worst]
 

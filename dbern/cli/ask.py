@@ -90,7 +90,8 @@ def ask(
     from dbern.synopsis.points import confidence
     from dbern.synopsis.questions.question import CommonOptions, load_question
 
-    distribution = open_synopsis(synopsis_path).distribution()
+    synopsis = open_synopsis(synopsis_path)
+    distribution = synopsis.distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
     box = None if condition is None else question_options.read_box(condition, "given")
     options = CommonOptions(box, target, compared)
@@ -118,6 +119,8 @@ def ask(
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
     several = len(shown) > 1
     lines = []
+    if "@" in synopsis.url and "@" not in synopsis_path:  # of a stream, the latest total
+        lines.append(f"nights {synopsis.url.rpartition('@')[2].replace('..', ' to ')}:")
     for answer in shown:
         lines.append(answer.text(confidence=not several))
         lines += [f"  {answer.note}"] if details and answer.note else []

@@ -70,7 +70,8 @@ def plan(
                 raise click.UsageError("--target-error is not for a stream")
             stream = plan_stream(spec)
             content = stream.to_dict() | {"node": _content(stream.node)}
-            return content, _explained(stream, spec_path, details=details)
+            night = f"{spec_path} --partition NIGHT"
+            return content, _explained(stream, night, details=details)
         if target_error is None:
             planned = make_plan(spec)
             return _content(planned), _explained(planned, spec_path, details=details)

@@ -77,6 +77,8 @@ def _summary(synopsis: Synopsis, promises: ErrorSummary, path: str) -> list[tupl
         error += f", {promises.confidence}"
         if promises.largest and synopsis.meaning == "density":
             error += f"; largest value {promises.largest:.3g}"
+            if promises.headline >= promises.largest:
+                error += ": nothing is surely above 0. Release with a wider bandwidth"
     return [
         (f"{metadata['name']}: ", f"{title}{rows}, {metadata['created'][:10]}"),
         ("protects", f"{change_text(protection)}: {synopsis.guarantee}"),
@@ -90,11 +92,13 @@ def _example(synopsis: Synopsis, path: str) -> str:
     """Write a command that this release answers: the share in the middle of the axes of numbers."""
     axes = synopsis.domain.numeric
     try:
-        synopsis.distribution()
+        response = synopsis.distribution().response
     except SpecError:  # it counts no rows in boxes
-        axes = ()
+        axes, response = (), None
     if not axes:
         return f"dbern query {path} POINTS --out ANSWERS"
+    if response:
+        return f"dbern ask {path} --curve {shlex.quote(axes[0].name)}"
     ends = []
     for axis in axes:  # of what it counts in, so that nothing is rounded
         step = axis.resolution or 0.2 * axis.width

@@ -125,7 +125,7 @@ class StreamPlan:
             ("costs", f"{node.guarantee} of dataset {node.dataset}, once for all nights; a later "
              "one needs a new stream"),
             ("protects", f"{change_text(node.protection)}, {self._protected_nights()}"),
-            ("error", f"noise of a total in rows: {', '.join(after)} nights"),
+            ("error", f"noise of one bin's total, in rows: {', '.join(after)} nights"),
             ("", f"(each night by itself: {', '.join(of_nights)}; all again each night: "
              f"{self.repeated_deviation:.3g})"),
             ("takes", f"sums over {format_number(node.n)} rows a night; {memory_text(node)}"),

@@ -281,8 +281,8 @@ class TypicalClasses(Typical):
         enough = [f"{LARGE_CLASS} {1 - ours[1]:.0%} of the rows: that class for all is as good"]
         enough *= lost > _NOTED_LOSS
         text = (
-            f"{percent(ours[1])} of the classes are wrong (without privacy {percent(wrong)}; one "
-            f"class for all {percent(constant)})"
+            f"of equally large classes {percent(ours[1])} are wrong (without privacy "
+            f"{percent(wrong)}; one class for all {percent(constant)})"
         )
         if not self.logistic:
             return _warned(text, (self.about, *enough), lost)

@@ -82,11 +82,14 @@ def test_a_classifier_is_told_in_wrong_classes():
     first, *_, typical, worst, _ = text_of(planned(CLASSES)).splitlines()
     assert first.startswith("rides:    class of member (no, yes) by hour and km, smoothed over 2 ")
     assert re.fullmatch(
-        r"error     for typical rows \S+ % of the classes are wrong \(without privacy \S+ %; "
+        r"error     for typical rows of equally large classes \S+ % are wrong \(without privacy "
+        r"\S+ %; "
         r"one class for all 50 %\)",
         typical,
     )
-    assert re.fullmatch(r" +whatever the rows are, at most \S+, 95 % sure", worst)
+    assert re.fullmatch(
+        r" +whatever the rows are, no value is off by more than \S+, 95 % sure", worst
+    )
 
 
 @pytest.mark.parametrize("case", [DENSITY, REGRESSION, CLASSES])
@@ -131,7 +134,9 @@ def test_a_stream_is_told_in_rows(project, run):
     assert ", 365 nights from the first one released\n" in text
     assert "once for all nights; a later one needs a new stream\n" in text
     assert "added or removed, in the one night in which it arrives\n" in text
-    noise = re.search(r"total in rows: (\S+) after 1, (\S+) after 7, (\S+) after 365 nights", text)
+    noise = re.search(
+        r"one bin's total, in rows: (\S+) after 1, (\S+) after 7, (\S+) after 365 nights", text
+    )
     rows = [float(number) for number in noise.groups()]
     assert rows == sorted(rows)
     assert len(text.splitlines()) <= 8

@@ -453,7 +453,7 @@ def test_a_linear_machine_is_near_one_without_privacy(classes):
     peer = LinearSVC().fit(places, columns["label"])
     right = (found == columns["label"]).mean()
     assert right > peer.score(places, columns["label"]) - 0.01
-    assert "of the classes are wrong" in plan.explain(details=True)
+    assert "of equally large classes" in plan.explain(details=True)
 
 
 def responses(rows=20_000):

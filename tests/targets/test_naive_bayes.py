@@ -684,7 +684,7 @@ def test_a_plan_shows_vectors_and_the_function():
 def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
     def predicted(n, axes=3):
         notes = plan_files(spec({**NORMAL, "std_floor": [0.05]}, classes, axes, n), ()).notes
-        wrong = re.match(r"for typical rows (\S+) % of the classes", notes[0])[1]
+        wrong = re.match(r"for typical rows of equally large classes (\S+) %", notes[0])[1]
         return float(wrong) / 100, notes
 
     shares = [predicted(n)[0] for n in (10**7, 10**4, 300)]

@@ -225,5 +225,5 @@ def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
     return (
         "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
         "It is narrower where a density or regression is released with [mechanism] "
-        f'questions = ["mass", "quantile"]{rounded}'
+        f'questions = ["mass", "quantile"] alone{rounded}'
     )

@@ -27,6 +27,7 @@ from dbern.reporting.pictures import (
     is_classifier,
     middle,
     page_picture,
+    upright_picture,
 )
 from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of
@@ -62,6 +63,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
     """Return the report on a synopsis, as HTML."""
     metadata = synopsis.metadata
     picture = page_picture(synopsis)
+    picture = picture and upright_picture(picture)
     promises = synopsis.promises(picture.largest if picture else None)
     return render(
         "synopsis.html",

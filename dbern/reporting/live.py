@@ -37,7 +37,7 @@ from dbern.errors import printable
 from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
 from dbern.reporting.packing import Packed, pack
-from dbern.reporting.pictures import label, value_name
+from dbern.reporting.pictures import is_turned, label, value_name
 from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.confidence_bands import BandRequest
 from dbern.synopsis.maps import MAX_PANELS
@@ -103,6 +103,8 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     released, function = _function(functions, distribution, arrays, sliced=sliced)
     counting = distribution and _counting(synopsis, distribution, released, cells, arrays)
     value = value_name(synopsis) if response else "density"
+    across = [1, 0] if is_turned(axes) else [0, 1]  # axes drawn to the right and upward
+    shown = axes if flat and len(axes) < 2 else [axes[index] for index in across]
     content = {
         "axes": _axis_ranges(axes),
         "places": cells,
@@ -116,14 +118,15 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "summed": 0.0 if counting else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
         **_colours(len(parts)),
-        "document": figures_document(axes, shows, value),
+        "across": across,
+        "document": figures_document(shown, shows, value),
     }
     return {
         **_scripts(),
         "facts": _script_json(content),
         "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
         "places": cells,
-        "ratio": _ratio(axes),
+        "ratio": _ratio(shown),
         "unit": synopsis.combination.unit_text(volume_unit(axes, labels=True), density=True),
         "groups": [printable(str(group)) for group in synopsis.classes],
         "column": synopsis.metadata.get("columns", {}).get("group", "Group"),

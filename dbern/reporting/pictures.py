@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,12 @@ from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, named_with, volume_unit
 from dbern.errors import printable
 from dbern.synopsis.grids import values_on_grid
-from dbern.synopsis.labels import named_values
+from dbern.synopsis.labels import named_values, upright
 from dbern.synopsis.maps import FAR, MAX_PANELS
 from dbern.synopsis.reader import Synopsis
 from dbern.types import BoolArray, FloatArray
 
+_LATITUDE = re.compile(r"(^|[^a-z])lat(itude)?s?([^a-z]|$)", re.IGNORECASE)
 _MAX_NAMED_AXES = 8  # axes that are not drawn
 _PAGE = {1: 401, 2: 161, 3: 81}  # points along each axis that a page draws
 _THICKNESS = 13  # points along the third axis, of which every other one is a slice
@@ -98,6 +100,33 @@ class Picture:
 
 def _known(values: FloatArray) -> FloatArray:
     return values[~np.isnan(values)]
+
+
+def is_turned(axes: Sequence[Axis]) -> bool:
+    """Whether the first of two axes or more is drawn upward: it is called y, or a latitude."""
+    names = [axis.name for axis in axes[:2]]
+    if len(names) < 2:
+        return False
+    latitudes = [bool(_LATITUDE.search(name)) for name in names]
+    return upright(names)[0] == names[0] or latitudes == [True, False]
+
+
+def upright_picture(picture: Picture) -> Picture:
+    """Turn a map's latitudes upward, whichever of its axes comes first."""
+    if not is_turned(picture.axes):
+        return picture
+    panels = tuple(_turned(panel) for panel in picture.panels)
+    return replace(
+        picture, axes=(picture.axes[1], picture.axes[0], *picture.axes[2:]), panels=panels
+    )
+
+
+def _turned(panel: Panel) -> Panel:
+    fields = ("values", "low", "high", "leads", "certain")
+    turned = {
+        name: value.swapaxes(0, 1) for name in fields if (value := getattr(panel, name)) is not None
+    }
+    return replace(panel, **turned)
 
 
 def label(axis: Axis) -> str:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 from textwrap import wrap
 
 import numpy as np
 
 from dbern.data.domain import Axis
-from dbern.reporting.pictures import Panel, Picture, picture_of
+from dbern.reporting.pictures import Panel, Picture, picture_of, upright_picture
 from dbern.synopsis.confidence_bands import NO_ROWS
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
@@ -24,14 +22,15 @@ _NO_ROWS = "╱"
 _REGIONS = " ░▓╱╳·"
 _GUTTER = 12
 _NARROW_SPACE = "\u202f"
-_LATITUDE = re.compile(r"(^|[^a-z])lat(itude)?s?([^a-z]|$)", re.IGNORECASE)
 _CURVE_ROWS, _SMALL_ROWS, _MAP_COLUMNS, _MAP_ROWS = 14, 6, 60, 20
 
 
 def drawing(synopsis: Synopsis) -> str:
     """Draw the function as text at most 80 columns wide, the same on every terminal."""
     axes = synopsis.domain.numeric
-    picture = _upright(picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS))
+    picture = upright_picture(
+        picture_of(synopsis, 2 * _MAP_COLUMNS if len(axes) == 1 else _MAP_COLUMNS)
+    )
     lines: list[str] = []
     for panel in picture.panels:
         if panel.title:
@@ -59,16 +58,6 @@ def drawing(synopsis: Synopsis) -> str:
 def _wrapped(text: str) -> list[str]:
     words = _clean(text, 8 * _MAP_COLUMNS)
     return [f"{' ' * _GUTTER}{line}" for line in wrap(words, _MAP_COLUMNS)]
-
-
-def _upright(picture: Picture) -> Picture:
-    """Turn a map's latitudes upward, whichever of its axes comes first."""
-    if len(picture.axes) < 2 or not _LATITUDE.search(picture.axes[0].name):
-        return picture
-    if _LATITUDE.search(picture.axes[1].name):
-        return picture
-    panels = (replace(panel, values=panel.values.swapaxes(0, 1)) for panel in picture.panels)
-    return replace(picture, axes=picture.axes[::-1], panels=tuple(panels))
 
 
 def _curve(picture: Picture, panel: Panel) -> Iterator[str]:

@@ -33,9 +33,16 @@ _CLASSES = {"column": "cloud", "classes": ["a", "b", "<b>c</b>"]}
 _TWO = {"column": "left", "classes": [False, True]}
 _MACHINE = {"kind": "support-vector-machine", "length_scale": [1.0, 0.4], "C": 1.0}
 _AXES: dict[str, dict[str, Any]] = {"1": _X, "2": _X | _Y, "3": _X | _Y | _Z}
+_AXES["upright"] = _Y | _Z  # y is drawn upward, whichever axis is the first
 _AXES["4"] = _AXES["3"] | {"a0": [0.0, 1.0]}
 _AXES["12"] = _AXES["3"] | {f"a{i}": [0.0, 1.0] for i in range(9)}
-_WIDTHS = {"1": [1.0], "2": [1.0, 0.3], "3": [1.5, 0.4, 1.5], "4": [1.5, 0.4, 1.5, 0.3]}
+_WIDTHS = {
+    "1": [1.0],
+    "2": [1.0, 0.3],
+    "upright": [0.3, 1.0],
+    "3": [1.5, 0.4, 1.5],
+    "4": [1.5, 0.4, 1.5, 0.3],
+}
 
 
 def _density(axes: str, **others: Any) -> tuple[str, dict[str, Any]]:
@@ -46,6 +53,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "curve": _density("1"),
     "chosen bandwidth": ("1", {"target": {"kind": "kernel-density", "bandwidth": "auto"}}),
     "map": _density("2"),
+    "upright": _density("upright", mechanism={"k": None, "h": None, "noise": "binned-laplace"}),
     "tilted": ("2", {
         "target": {"kind": "kernel-density", "covariance": [[0.8, 0.1], [0.1, 0.06]]},
     }),
@@ -121,7 +129,7 @@ def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Sy
     """Release one of the kinds at an epsilon so large that the picture is of the records."""
     axes, sections = KINDS[kind]
     changes = {
-        "data__bounds": {name: _AXES[axes].get(name) for name in _AXES["12"]},
+        "data__bounds": dict.fromkeys(_AXES["12"]) | _AXES[axes],
         "budget": {"epsilon": "50"},
         "mechanism": {"k": 6, "h": 2},
     }

@@ -13,9 +13,9 @@ from dbern.certify.error_summary import ErrorSummary
 from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
-from dbern.reporting.pictures import Panel, Picture
+from dbern.reporting.pictures import Panel, Picture, upright_picture
 from dbern.reporting.svg import draw
-from dbern.reporting.terminal import _curve, _upright, drawing
+from dbern.reporting.terminal import _curve, drawing
 from dbern.reporting.wording import parameters_of
 
 pytestmark = pytest.mark.slow  # matplotlib
@@ -88,10 +88,10 @@ def test_a_curve_is_no_flat_line_within_a_far_wider_band():
 )
 def test_latitudes_are_drawn_upward_in_a_terminal(name, turned):
     axes = Axis(name, 40.0, 41.0), Axis("lon", -74.0, -73.0)
-    found = _upright(Picture("map", axes, (Panel("", np.arange(6.0).reshape(2, 3)),)))
+    found = upright_picture(Picture("map", axes, (Panel("", np.arange(6.0).reshape(2, 3)),)))
     assert found.axes == (axes[::-1] if turned else axes)
     assert found.panels[0].values.shape == ((3, 2) if turned else (2, 3))
-    again = _upright(found)
+    again = upright_picture(found)
     assert again.axes == found.axes
 
 

@@ -16,7 +16,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     for (let turn = 0; turn < turns; turn++) for (let at = lag; at < count; at++) values[at] += values[at - lag];
     return values.map((one) => one * unit);
   };
-  const axes = facts.axes, cells = facts.places, each_unpacked = (all) => Promise.all(all.map(unpacked));
+  const axes = facts.axes, across = facts.across, cells = facts.places, each_unpacked = (all) => Promise.all(all.map(unpacked));
   const [released, answered, arrays, widths, [on_page]] = await Promise.all(
     [facts.released, facts.answered, facts.arrays, facts.bands.map((one) => one.widths), [facts.drawn]].map(each_unpacked),
   );
@@ -242,7 +242,8 @@ document.addEventListener("DOMContentLoaded", async () => {
       }
       one.on_event("selectiongeometry", (event) => {
         const { x0, x1, y0, y1 } = event.geometry;
-        const sides = [[x0, x1], [y0, y1], state.box[2]?.map((end) => end * axes[2].scale)].slice(0, axes.length);
+        const dragged = [[x0, x1], [y0, y1]];
+        const sides = axes.map((axis, i) => (axes.length === 1 ? dragged[0] : i < 2 ? dragged[across.indexOf(i)] : state.box[2].map((end) => end * axis.scale)));
         state.box = sides.map((pair, i) => pair.map((end) => snapped(i, end / axes[i].scale)).sort((a, b) => a - b));
         answer();
         if (event.final) root.dataset.drags = Number(root.dataset.drags ?? 0) + 1;
@@ -313,16 +314,17 @@ document.addEventListener("DOMContentLoaded", async () => {
       };
       return;
     }
-    // Rows of an image run along the first axis.
-    const turned = (from) => image(Array.from({ length: size }, (_, place) => from((place % cells) * cells + Math.floor(place / cells))), cells, cells);
+    // Rows of an image run along the axis that is drawn to the right.
+    const index = (place) => { const pair = [place % cells, Math.floor(place / cells)]; return pair[across.indexOf(0)] * cells + pair[across.indexOf(1)]; };
+    const turned = (from) => image(Array.from({ length: size }, (_, place) => from(index(place))), cells, cells);
     const hidden = (place) => parts?.response && width[place] > (parts.high - parts.low) / 4;
     const shown = found.shown ?? value.map((one, place) => (hidden(place) ? NaN : one));
     source.data = {
       image: turned((place) => shown[place]), value: turned((place) => value[place]), width: turned((place) => width[place]),
       low: turned((place) => low[place]), high: turned((place) => high[place]),
       ratio: turned((place) => (parts?.response ? width[place] : value[place] / width[place])),
-      first_text: lazily((place) => position(0, place % cells)), second_text: lazily((place) => position(1, Math.floor(place / cells))),
-      ...Object.fromEntries(Object.entries(said).map(([name, of]) => [name, lazily((place) => of((place % cells) * cells + Math.floor(place / cells)))])),
+      first_text: lazily((place) => position(across[0], place % cells)), second_text: lazily((place) => position(across[1], Math.floor(place / cells))),
+      ...Object.fromEntries(Object.entries(said).map(([name, of]) => [name, lazily((place) => of(index(place)))])),
     };
     const known = shown.filter((one) => one === one);
     const least = parts?.response ? known.reduce((a, b) => Math.min(a, b), Infinity) : known.reduce((a, b) => Math.min(a, b), 0);
@@ -338,7 +340,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   });
   const answer = () => {
     figures.forEach((one) => {
-      const [x, y] = state.box.map((pair, i) => pair.map((end) => end * axes[i].scale));
+      const sides = state.box.map((pair, i) => pair.map((end) => end * axes[i].scale)), [x, y] = axes.length === 1 ? sides : across.map((i) => sides[i]);
       const boxes = one.center.filter((part) => part.tags.includes("box"));
       for (const part of boxes) part.setv({ left: x[0], right: x[1], ...(y ? { bottom: y[0], top: y[1] } : {}) });
     });

@@ -89,7 +89,7 @@ def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[
     if WARNING in predictions and stated != "auto":
         predicted = next(note for note in predictions if note.startswith(TYPICAL))
         yield (
-            f'WARNING: with C = {stated:g} {predicted}. Write C = "auto" for one that noise allows'
+            f'WARNING: with C = {stated:g}, {predicted}. Write C = "auto" for one that noise allows'
         )
 
 

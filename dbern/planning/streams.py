@@ -58,12 +58,12 @@ def check_summed(
             'data.unit = { column = "user", max_contributions = 8 }'
         )
     for measurement in measurements:
-        if measurement.candidates:
+        if measurement.additive and measurement.chooses:
             raise SpecError(
                 "target.bandwidth: a stream needs numbers, which all of its nights share. Write "
                 "bandwidth = [0.5, 0.5], one an axis in data units"
             )
-        if not measurement.additive or measurement.chooses:
+        if not measurement.additive:
             raise SpecError(
                 f'stream: "{measurement.name}" is no sum over rows that is known before they are '
                 "read. Write a kind that is, such as kernel-density"

@@ -204,3 +204,13 @@ def test_numbers_have_the_digits_that_their_interval_leaves(run, released):
                 assert low <= value <= high
                 digits = len(re.sub(r"\D", "", found[1]).strip("0"))
                 assert digits <= 2 + max(0, np.ceil(np.log10(abs(value) / (high - low))))
+
+
+def test_a_stream_of_a_chosen_bandwidth_is_refused_by_its_key(project, run):
+    project.spec(
+        data={"neighbors": "add-or-remove-one", "normalizer": "5000",
+              "source": "nights/{partition}.parquet"},
+        target={"bandwidth": "auto"}, stream={"every": "day", "horizon": 30},
+        mechanism={"k": None, "h": None, "noise": None},
+    )  # fmt: skip
+    run("plan", "release.toml").refused(2, "target.bandwidth: a stream needs numbers")

@@ -296,7 +296,7 @@ def test_a_budget_that_is_renewed_pays_for_no_stream(tmp_path, period, horizon):
         ({"stream": {"max_nights": 2}}, "a row is in one night"),
         ({"stream": {"enforce": True}}, "a row is in one night"),
         ({"stream": {"every": "hour"}}, "stream.every"),
-        ({"target": {"bandwidth": "auto"}}, "known before they are read"),
+        ({"target": {"bandwidth": "auto"}}, "target.bandwidth: a stream needs numbers"),
         ({"mechanism": {"noise": "binned-k-norm"}}, "mechanism.noise"),
         ({"data": {"unit": {"column": "who", "max_contributions": 2}}}, r"Write levels = \[1\]"),
         (

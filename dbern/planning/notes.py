@@ -78,8 +78,8 @@ def _notes_of_edges(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[
     if factors:
         yield (
             f"{EDGES}are up to {max(factors):.1f} times as wide as with one, and more where values "
-            f"are few. Where {and_text(names)} are rounded, and that is public, write what they "
-            f"count in: [data.resolution] {names[0]} = 0.01"
+            f"are few. Where values of {and_text(names)} are rounded, and that is public, write "
+            f"what they count in: [data.resolution] {names[0]} = 0.01"
         )
 
 

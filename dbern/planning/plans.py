@@ -401,7 +401,7 @@ def _error_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     predictions = [note for note in plan.notes if note.startswith(TYPICAL)]
     rows = f"up to {format_number(plan.n)} rows" if plan.protection.private_rows else "the rows"
     texts = plan.promises.brief(rows, even, "".join(predictions[:1]))
-    widths = plan.outlook.questions.items()
+    widths = [(name, of) for name, of in plan.outlook.questions.items() if name != "density"]
     texts += [width_text(name, width, plan.outlook.unit) for name, width in widths]
     texts += [note for note in plan.notes if note.startswith(EDGES)]
     return [("" if i else "error", text) for i, text in enumerate(texts)]

@@ -37,7 +37,9 @@ class IntervalDigits:
         widths = [scale * (high - low) / 2 for low, high in ends]
         half_widths = [width for width in widths if 0 < width < math.inf]
         if half_widths:
-            decimals = 1 - math.floor(math.log10(min(half_widths)))
+            size = max(abs(end) for pair in ends for end in pair if math.isfinite(end)) or 1.0
+            digits = 15 - math.floor(math.log10(scale * size))  # a float has no more
+            decimals = min(1 - math.floor(math.log10(min(half_widths))), digits)
         elif scale == 100:
             decimals = 2
         else:

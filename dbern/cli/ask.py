@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -117,17 +117,26 @@ def ask(
         shown = list(answers)
     if as_json:  # tables of answers take all of pandas to import
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    several = len(shown) > 1
-    lines = []
+    lines = _lines(shown, f"{float(100 * (1 - level)):.6g} % sure", details=details)
     if "@" in synopsis.url and "@" not in synopsis_path:  # of a stream, the latest total
-        lines.append(f"nights {synopsis.url.rpartition('@')[2].replace('..', ' to ')}:")
-    for answer in shown:
+        lines = [f"nights {synopsis.url.rpartition('@')[2].replace('..', ' to ')}:", *lines]
+    return {}, "\n".join(lines)
+
+
+def _lines(answers: Sequence[Answer], confidence: str, *, details: bool) -> list[str]:
+    """Write answers, of several how sure all of them are, and where to read why they are wide."""
+    from dbern.synopsis.questions.answers import CELLS
+
+    several, lines = len(answers) > 1, list[str]()
+    for answer in answers:
         lines.append(answer.text(confidence=not several))
-        lines += [f"  {answer.note}"] if details and answer.note else []
-    closing = [f"All {len(shown)} hold at once, {float(100 * (1 - level)):.6g} % sure."] * several
-    if not details and any(answer.note for answer in shown):
+        rows = answer.note.rpartition("; ")[2]  # of two releases how many rows had a value
+        note = answer.note if details else rows * rows.endswith("had a value")
+        lines += [f"  {note}"] if note else []
+    closing = [f"All {len(answers)} hold at once, {confidence}."] * several
+    if not details and any(CELLS in answer.note for answer in answers):
         closing.append("Why wide, and what helps: --details")
-    return {}, "\n".join([*lines, " ".join(closing)] if closing else lines)
+    return [*lines, " ".join(closing)] if closing else lines
 
 
 def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:

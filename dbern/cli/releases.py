@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dbern.cli.output import DETAILS, MORE, common
 from dbern.cli.progress import imports_noted, log_format, shown_progress
+from dbern.errors import DbernError
 
 if TYPE_CHECKING:
     from dbern.planning.plans import ReleasePlan
@@ -70,11 +73,12 @@ def plan(
                 raise click.UsageError("--target-error is not for a stream")
             stream = plan_stream(spec)
             content = stream.to_dict() | {"node": _content(stream.node)}
-            night = f"{spec_path} --partition NIGHT"
+            night = f"{shlex.quote(spec_path)} --partition NIGHT"
             return content, _explained(stream, night, details=details)
         if target_error is None:
             planned = make_plan(spec)
-            return _content(planned), _explained(planned, spec_path, details=details)
+            rest = shlex.quote(spec_path) + (f" --partition {partition}" if partition else "")
+            return _content(planned), _explained(planned, rest, details=details)
         with shown_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
@@ -84,9 +88,9 @@ def plan(
     return content, f"{advice}\n{planned.explain(details=details)}"
 
 
-def _explained(planned: ReleasePlan | StreamPlan, spec_path: str, *, details: bool) -> str:
+def _explained(planned: ReleasePlan | StreamPlan, rest: str, *, details: bool) -> str:
     text = planned.explain(details=details)
-    return text if details else f"{text}\nnext      dbern release {spec_path}{MORE}"
+    return text if details else f"{text}\nnext      dbern release {rest}{MORE}"
 
 
 def _content(planned: ReleasePlan) -> dict[str, Any]:
@@ -141,9 +145,9 @@ def release(
         nights = f"{spec.stream.horizon} nights were paid once: {out.guarantee}"
         lines = [f"{'; '.join(out.notes)}; {out.url}: its {nights}"]
     else:
-        with BudgetLedger.open(spec.ledger_url) as ledger:
-            (account,) = ledger.status(spec.budget.dataset)
-        left = f"dataset {spec.budget.dataset} has {account.remaining} left"
         lines = [f"note: {note}" for note in out.notes]
-        lines.append(f"released {out.url} for {out.guarantee}; {left}")
+        lines.append(f"released {out.url} for {out.guarantee}")
+        with suppress(DbernError), BudgetLedger.open(spec.ledger_url) as ledger:
+            (account,) = ledger.status(spec.budget.dataset)  # it is published, whatever is here
+            lines[-1] += f"; dataset {spec.budget.dataset} has {account.remaining} left"
     return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

@@ -76,15 +76,15 @@ def _summary(synopsis: Synopsis, promises: ErrorSummary, path: str) -> list[tupl
         error = f"nowhere more than {upward(promises.headline, 2)}{promises.unit}"
         error += f", {promises.confidence}"
         if promises.largest and synopsis.meaning == "density":
-            error += f"; largest value {promises.largest:.3g}"
+            error += f"; largest value drawn {promises.largest:.3g}"
             if promises.headline >= promises.largest:
-                error += ": nothing is surely above 0. Release with a wider bandwidth"
+                error += ": it may be noise. Release with a wider bandwidth or a larger epsilon"
     return [
         (f"{metadata['name']}: ", f"{title}{rows}, {metadata['created'][:10]}"),
         ("protects", f"{change_text(protection)}: {synopsis.guarantee}"),
         ("error", error),
         ("ask it", f"as often as you like, free: {_example(synopsis, path)}"),
-        ("check", f"dbern verify {path}{MORE}"),
+        ("check", f"dbern verify {shlex.quote(path)}{MORE}"),
     ]
 
 
@@ -96,9 +96,9 @@ def _example(synopsis: Synopsis, path: str) -> str:
     except SpecError:  # it counts no rows in boxes
         axes, response = (), None
     if not axes:
-        return f"dbern query {path} POINTS --out ANSWERS"
+        return f"dbern query {shlex.quote(path)} POINTS --out ANSWERS"
     if response:
-        return f"dbern ask {path} --curve {shlex.quote(axes[0].name)}"
+        return f"dbern ask {shlex.quote(path)} --curve {shlex.quote(axes[0].name)}"
     ends = []
     for axis in axes:  # of what it counts in, so that nothing is rounded
         step = axis.resolution or 0.2 * axis.width
@@ -108,7 +108,7 @@ def _example(synopsis: Synopsis, path: str) -> str:
         f"{axis.name}={'..'.join(map(axis.plain_text, pair))}"
         for axis, pair in zip(axes, ends, strict=True)
     )
-    return f"dbern ask {path} --mass {shlex.quote(box)}"
+    return f"dbern ask {shlex.quote(path)} --mass {shlex.quote(box)}"
 
 
 def _details(synopsis: Synopsis, promises: ErrorSummary) -> str:

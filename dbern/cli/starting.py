@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ import click
 from dbern.cli.answers import ROLES, loaded_spec, missing_option, read_sections, read_settings
 from dbern.cli.output import common
 from dbern.errors import DbernError, SpecError
-from dbern.system import is_url
+from dbern.system import is_url, toml_key
 
 if TYPE_CHECKING:
     from dbern.planning.spec import ReleaseSpec
@@ -27,7 +26,9 @@ _OF_DENSITY = f"{_QUESTIONS}  # what will be asked: bins are narrow enough for a
 _OF_REGRESSION = f"""\
 # If shares of rows and quantiles will be asked, let bins be narrow enough for them, and write
 # here: {_QUESTIONS}"""
-_COUNTED = "[data.resolution]  # what an axis counts in, by its type: shares have no edges to guess"
+_COUNTED = """\
+[data.resolution]  # what an axis counts in, by its type: shares have no edges to guess. Take a line
+# out where a program inferred the type from the values: one missing value may have changed it"""
 _OPEN = """\
 # Are values of {0} rounded, to hundredths say, and is that public? Then shares have no edges to
 # guess either: write in a line of its own {1} = 0.01, below [data.resolution]"""
@@ -211,11 +212,11 @@ def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
     with suppress(DbernError):  # of files that are not there yet, or cannot be read from here
         resolutions = resolutions_of(source, axes)
     counted = [
-        f"{_key(name)} = {_toml(step).removesuffix('.0')}" for name, step in resolutions.items()
+        f"{toml_key(name)} = {_toml(step).removesuffix('.0')}" for name, step in resolutions.items()
     ]
     rest = [axis.name for axis in axes if axis.name not in resolutions]
     text = [_COUNTED, *counted] if counted else []
-    return "\n".join([*text, *([_OPEN.format(", ".join(rest), _key(rest[0]))] if rest else [])])
+    return "\n".join([*text, *([_OPEN.format(", ".join(rest), toml_key(rest[0]))] if rest else [])])
 
 
 def _toml(value: Any) -> str:
@@ -230,11 +231,7 @@ def _toml(value: Any) -> str:
 
 
 def _line(key: str, value: Any) -> str:
-    return f"{_key(key)} = {_toml(value)}"
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch("[A-Za-z0-9_-]+", name) else _toml(name)
+    return f"{toml_key(key)} = {_toml(value)}"
 
 
 def _role_text(role: str, section: dict[str, Any]) -> str:

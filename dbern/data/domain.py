@@ -198,7 +198,7 @@ class Axis:
 
     def plain_text(self, value: float) -> str:
         """Return a point of the axis as commands and specs read it."""
-        return self.unit.text(value) if self.unit else f"{value:g}"
+        return self.unit.text(value) if self.unit else f"{value:.12g}"
 
     @property
     def counted(self) -> str:

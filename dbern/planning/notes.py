@@ -17,7 +17,7 @@ from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
 from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
-from dbern.system import and_text, format_number
+from dbern.system import and_text, format_number, toml_key
 from dbern.targets.bandwidths import unit_notes
 from dbern.targets.base import DesignedMeasurement
 from dbern.targets.typical import TYPICAL, WARNING
@@ -79,7 +79,7 @@ def _notes_of_edges(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[
         yield (
             f"{EDGES}are up to {max(factors):.1f} times as wide as with one, and more where values "
             f"are few. Where values of {and_text(names)} are rounded, and that is public, write "
-            f"what they count in: [data.resolution] {names[0]} = 0.01"
+            f"what they count in: [data.resolution] {toml_key(names[0])} = 0.01"
         )
 
 

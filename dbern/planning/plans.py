@@ -408,9 +408,9 @@ def _error_lines(plan: ReleasePlan) -> list[tuple[str, str]]:
 
 
 def memory_text(plan: ReleasePlan) -> str:
-    """Say how often data are read, and the memory of workers and of this process."""
+    """Say how much memory workers and this process take."""
     worker, client = plan.cost.worker_bytes >> 20, plan.cost.client_bytes >> 20
-    return f"one pass over the data; {worker} MiB a worker, {client} MiB here"
+    return f"{worker} MiB of memory a worker, {client} MiB here"
 
 
 def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -268,6 +268,9 @@ class KernelNB(_ProbabilisticClassifier):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default, follows from the number of
         rows and epsilon.
+    resolution : float or mapping of column to float, optional
+        What the values of all columns, or of each, are multiples of, such as 1 of whole numbers;
+        public. Shares of the rows are far narrower with it.
 
     Attributes
     ----------
@@ -292,3 +295,4 @@ class KernelNB(_ProbabilisticClassifier):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
+    resolution: float | Mapping[str, float] | None = None

@@ -137,20 +137,6 @@ def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
     return table
 
 
-def arrow_type(values: Any) -> pa.DataType:
-    """Return the type of a column as Arrow has it, as far as it tells what values count in.
-
-    Types that hold a missing value tell it alone: numpy's integers become floats where one record
-    misses its value, which no release may tell.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        return values.type
-    if str(values.dtype) == "datetime64[D]":
-        return pa.date32()
-    nullable = not isinstance(values.dtype, np.dtype)
-    return pa.int64() if nullable and values.dtype.kind in "iub" else pa.float64()
-
-
 def to_floats(values: Any, column: Column, what: str) -> FloatArray:
     """Return numbers (n,), or positions in the column's list; NaN for everything else.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -23,6 +24,9 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default: chosen by the released bins,
         of up to three columns.
+    resolution : float or mapping of column to float, optional
+        What the values of all columns, or of each, are multiples of, such as 1 of whole numbers;
+        public. Shares of the rows are far narrower with it.
     outside : str
         "drop": a row outside the bounds is counted in n alone.
 
@@ -49,6 +53,7 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
+    resolution: float | Mapping[str, float] | None = None
     outside: str = "drop"
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803

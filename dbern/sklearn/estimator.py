@@ -20,7 +20,6 @@ import pyarrow as pa
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dbern.data.columns import resolution_of
 from dbern.data.domain import Column
 from dbern.data.times import bounds_of
 from dbern.errors import SpecError
@@ -30,7 +29,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
-from dbern.sklearn.columns import arrow_type, listed_column, split_columns, time_column, to_floats
+from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
 from dbern.sklearn.parameters import reason_against
 from dbern.synopsis.memory import to_memory
 from dbern.system import file_url
@@ -181,7 +180,6 @@ class ReleasingEstimator(BaseEstimator):
         names = list(table)
         bounds = public_bounds(self.bounds, names)
         columns: dict[str, Any] = {}
-        resolutions: dict[str, float] = {}
         for name, values in table.items():
             axis_bounds = bounds[name]
             listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
@@ -191,13 +189,13 @@ class ReleasingEstimator(BaseEstimator):
             if listed:
                 columns[name] = listed_column(floats, listed)
                 continue
-            if resolution := resolution_of(arrow_type(values), low, high, unit):
-                resolutions[name] = resolution
             if unit is not None:
                 columns[name] = time_column(floats, low, high, unit)
         data = {"bounds": bounds, "outside": self.outside}
-        if resolutions and self.per_axis == "bandwidth":  # of kernels on bins
-            data["resolution"] = resolutions
+        if resolution := getattr(self, "resolution", None):  # stated: types may tell of one value
+            numbers = [key for key, pair in bounds.items() if "values" not in pair]
+            stated = isinstance(resolution, Mapping)
+            data["resolution"] = dict(resolution if stated else dict.fromkeys(numbers, resolution))
         if role_keys is not None:
             target = "y"
             while target in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, overload
 
@@ -113,6 +114,9 @@ class KernelRegressor(_Regressor):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default, follows from the number of
         rows, epsilon and the number of columns.
+    resolution : float or mapping of column to float, optional
+        What the values of all columns, or of each, are multiples of, such as 1 of whole numbers;
+        public. Shares of the rows are far narrower with it.
     empty : "mean" or "nan"
         Prediction where there are no rows, or so few that noise hides them. "mean", the default, is
         the released function as it is, drawn to the released mean of all rows: a finite number, as
@@ -138,6 +142,7 @@ class KernelRegressor(_Regressor):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
+    resolution: float | Mapping[str, float] | None = None
     empty: Literal["mean", "nan"] = "mean"
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803

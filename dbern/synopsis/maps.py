@@ -124,7 +124,7 @@ def plotted(synopsis: Drawable, ax: Any = None, *, window: Window = None, **how:
         if grid.sizes[by] > most:
             notes = [f"the first {most} of {grid.sizes[by]} by {grid[by].attrs['long_name']}"]
         grid, low, high = (array.isel({by: slice(most)}) for array in (grid, low, high))
-    precision = _precision_text(low, high, curve=len(axes) == 1)
+    precision = _precision_text(grid, low, high, curve=len(axes) == 1)
     heading = _heading(synopsis, [precision, *notes])
     shown = grid.where(low.notnull()).assign_attrs(long_name=_value_name(synopsis, grid))
     if synopsis.meaning == "density":  # whose units, such as miles-1 hours-1, are for files
@@ -251,9 +251,11 @@ def _panels(drawn: Any) -> list[Any]:
     return list(drawn.axs.flat) if hasattr(drawn, "axs") else [drawn.axes]
 
 
-def _precision_text(low: xarray.DataArray, high: xarray.DataArray, *, curve: bool) -> str:
-    """Return how far values may be off; of a curve the band shows it."""
-    widths = ((high - low) / 2).to_numpy()
+def _precision_text(
+    values: xarray.DataArray, low: xarray.DataArray, high: xarray.DataArray, *, curve: bool
+) -> str:
+    """Return how far values may be off, to either side; of a curve the band shows it."""
+    widths = np.maximum((high - values).to_numpy(), (values - low).to_numpy())
     known = widths[np.isfinite(widths)]
     if not known.size:
         return f"{NO_ROWS} that the noise does not hide"

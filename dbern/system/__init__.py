@@ -9,6 +9,7 @@ from dbern.system.formatting import (
     html_table,
     number_of,
     raise_powers,
+    toml_key,
 )
 from dbern.system.imports import (
     importable,
@@ -55,5 +56,6 @@ __all__ = [
     "resolve_url",
     "silent",
     "source_digest",
+    "toml_key",
     "version",
 ]

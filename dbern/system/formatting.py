@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -18,6 +19,11 @@ def and_text(names: Sequence[str]) -> str:
     """Join names: "x", "x and y", "x, y and z"."""
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def toml_key(name: str) -> str:
+    """Return a name as a key of a spec, quoted where TOML wants it."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
 
 
 def format_number(value: float, digits: int = 4) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def test_a_density_is_told_in_shares_of_an_even_spread():
     assert float(share[1]) / 1e4 == pytest.approx(plan.promises.expected, rel=0.05)
     share = re.fullmatch(r"          whatever the rows are, at most (\S+) %, 95 % sure", worst)
     assert 1 <= float(share[1]) / 1e4 / plan.certificate.total < 1.1  # rounded up
-    assert re.fullmatch(r"takes     one pass over the data; \d+ MiB a worker, \d+ MiB here", takes)
+    assert re.fullmatch(r"takes     \d+ MiB of memory a worker, \d+ MiB here", takes)
 
 
 def test_a_regression_is_told_in_the_units_of_its_response():
@@ -160,7 +161,8 @@ def test_what_show_says_can_be_typed_as_it_stands(project, run, released):
     )
     assert protects == "protects  one row, replaced by any other: epsilon 1"
     width = re.match(
-        r"error +nowhere more than (\S+) per unit of x and y, 95 % sure; largest ", error
+        r"error +nowhere more than (\S+) per unit of x and y, 95 % sure; largest value drawn ",
+        error,
     )
     assert 1 <= float(width[1]) / released.promises().headline < 1.1
     command = ask.partition("free: ")[2].split()
@@ -214,3 +216,36 @@ def test_a_stream_of_a_chosen_bandwidth_is_refused_by_its_key(project, run):
         mechanism={"k": None, "h": None, "noise": None},
     )  # fmt: skip
     run("plan", "release.toml").refused(2, "target.bandwidth: a stream needs numbers")
+
+
+def test_commands_that_are_printed_can_be_copied(project, run):
+    """Paths with spaces, large numbers, and of a partition the partition."""
+    x = np.random.default_rng(2).uniform(12_345_000, 12_345_100, 20_000)
+    project.write({"x": x, "y": np.zeros(20_000)})
+    project.spec(
+        release={"output": "my out.zarr"}, target={"bandwidth": [10.0]},
+        data__bounds={"x": [12_345_000.0, 12_345_100.0], "y": None},
+        mechanism={"k": None, "h": None, "noise": None},
+    )  # fmt: skip
+    assert run("release", "release.toml").code == 0
+    ask = run("show", "my out.zarr").out.splitlines()[3]
+    words = shlex.split(ask.partition("free: ")[2])
+    assert words[1:] == ["ask", "my out.zarr", "--mass", "x=12345040..12345060"]
+    assert re.match(r"[12]\d\.\d+ % of the rows lie in x ", run(*words[1:]).out)
+    project.spec(release={"name": "d-{partition}"})
+    plan = run("plan", "release.toml", "--partition", "2026-11")
+    assert plan.out.splitlines()[-1].startswith(
+        "next      dbern release release.toml --partition 2026-11 "
+    )
+
+
+def test_two_releases_say_how_many_rows_they_compare(project, run, released):
+    project.spec(
+        release={"name": "b", "output": "b.zarr"}, mechanism={"k": None, "h": None, "noise": None}
+    )
+    assert run("release", "release.toml").code == 0
+    out = run(
+        "ask", "out.zarr", "--compare", "x=4..6", "--with", "b.zarr", "--target", "smoothed"
+    ).out
+    assert re.search(r"\n  about \d+.\d+ rows here and \d+.\d+ there had a value\n", out)
+    assert "--details" not in out

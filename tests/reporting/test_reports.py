@@ -176,7 +176,7 @@ def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
     assert "&lt;b&gt;c&lt;/b&gt;" in answer._repr_html_()
     assert "<b>" not in answer._repr_html_()
     plan = dbern.plan(dbern.ReleaseSpec.load(Path(made("map").url).parent / "release.toml"))
-    assert "one pass over the data" in plan._repr_html_()
+    assert "of memory a worker" in plan._repr_html_()
 
 
 def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):

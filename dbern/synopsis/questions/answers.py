@@ -25,6 +25,8 @@ IntervalKind: TypeAlias = Literal["these-data", "population"]
 Percent: TypeAlias = Literal["%", "percentage points"]
 """Unit of shares, or of differences of shares, where people read them."""
 
+CELLS = "most of the interval is the cells' width"
+"""Beginning of the note of an answer that cells make wide."""
 _MAX_ROWS_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 

@@ -22,11 +22,12 @@ from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.synopsis.labels import labelled_entries
 from dbern.synopsis.question_options import QuestionOption
-from dbern.synopsis.questions.answers import Answer, IntervalKind, Percent, Target
+from dbern.synopsis.questions.answers import CELLS, Answer, IntervalKind, Percent, Target
 from dbern.synopsis.questions.band import Band
 from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 from dbern.synopsis.questions.regions import Boxes
 from dbern.synopsis.questions.released_bins import ReleasedBins
+from dbern.system import toml_key
 from dbern.types import BoolArray, FloatArray
 
 FEW_ROWS = 10
@@ -152,7 +153,7 @@ class Question(ABC):
         target = self.target or "records"
         answer = Answer(*(value, low, high, target, interval, float(level), text, unit))
         width = band.high - band.low
-        mostly_cells = 2 * band.cells > width
+        mostly_cells = (2 * band.cells > width) & (width > 0)
         note = ""
         if self.target != "smoothed":
             note = _cells_note(domain, band.cells[mostly_cells], width[mostly_cells])
@@ -219,11 +220,12 @@ def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
         factor = float(np.median(width / np.maximum(width - cells, width / _MAX_FACTOR)))
         times = f"about {factor:.1f}" if factor < _MAX_FACTOR else f"more than {_MAX_FACTOR:g}"
         rounded = (
-            f" and, where rows stand at few values, [data.resolution] {anywhere[0]} = ..: it is "
-            f"{times} times as wide as with one, and more where values are few"
+            " and, where rows stand at few values, [data.resolution] "
+            f"{toml_key(anywhere[0])} = ..: it is {times} times as wide as with one, and more "
+            "where values are few"
         )
     return (
-        "most of the interval is the cells' width: bins do not tell where in a cell a row is. "
+        f"{CELLS}: bins do not tell where in a cell a row is. "
         "It is narrower where a density or regression is released with [mechanism] "
         f'questions = ["mass", "quantile"] alone{rounded}'
     )

@@ -70,7 +70,8 @@ class MeanQuestion(Question):
     def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
         """Return the answer; one that is all of the range says that nothing is known."""
         answer, (low, high) = super().answer(band, level, interval), self._bounds
-        if ((band.low <= low) & (band.high >= high)).all():
+        rounding = 1e-12 * (high - low)
+        if ((band.low <= low + rounding) & (band.high >= high - rounding)).all():
             return replace(answer, sentence=f"{answer.question} is not known")
         return answer
 

@@ -65,5 +65,5 @@ def test_the_density_of_delays_over_the_day(flights, run):
     # The certificate is for the worst database: on this one the error is a fraction of the peak.
     assert error < 0.25 * truth.max()
     assert flights.spent() == "epsilon 1, epsilon 0 reserved"
-    shown = run("show", "delays.zarr")
+    shown = run("show", "delays.zarr", "--details")
     assert "time in [0, 24]; delay in [-60, 180]" in shown.out

@@ -144,7 +144,7 @@ def test_queries_may_have_timestamps(dated, run):
         answers.append(pq.read_table(dated.folder / f"a{i}.parquet")["value"].to_numpy())
     np.testing.assert_array_equal(*answers)
     assert np.isnan(answers[0]).tolist() == [False, False, True]
-    shown = run("show", "out.zarr", project=dated).out
+    shown = run("show", "out.zarr", "--details", project=dated).out
     assert "when in [2026-01-01, 2027-01-01]" in shown
     pq.write_table(table.set_column(1, "trip.start.x", when), dated.folder / "bad.parquet")
     ran = run("query", "out.zarr", "bad.parquet", "--out", "b.parquet", project=dated)

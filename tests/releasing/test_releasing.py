@@ -225,7 +225,7 @@ CHANGES = {
     "mechanism.k": {"mechanism": {"k": 7}},
     "target.bandwidth": {"target": {"bandwidth": [2.0, 0.5]}},
     "data.outside": {"data": {"outside": "clamp"}},
-    "data.bounds.x": {"data__bounds": {"x": [0.0, 11.0]}},
+    "data.bounds": {"data__bounds": {"x": [0.0, 11.0]}},
     "budget.epsilon": {"budget": {"epsilon": "0.5"}},
     "mechanism.beta": {"mechanism": {"beta": "0.1"}},
     "mechanism.calibration": {"mechanism": {"calibration": "paper"}},

@@ -138,7 +138,7 @@ def test_a_title_says_what_it_is_what_it_cost_and_how_far_off(drawn, synopses, n
         values = synopsis.grid(201)
         low, high = synopsis.interval(values)
         widths = np.maximum(high - values, values - low).values  # a quotient is in no middle
-        assert f"±{np.nanmax(widths):.2g}"[:3] in heading
+        assert f"±{np.nanmax(widths):.6g}"[:3] in heading
 
 
 def test_of_many_groups_the_first_are_drawn_and_it_says_so(drawn, synopses):

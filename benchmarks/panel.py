@@ -3,8 +3,7 @@
 A cell is a dataset, a bandwidth and an epsilon. Its error is the largest over a grid of points,
 against the density without noise, and the mean over some releases. Our own is that of the plan's
 choice, with bins and smoothing as they are released and noise of the plan's law under public keys,
-shrunk as a release is; *quiet* is the same under ``synopsis.shaped("quiet")``. The command fails
-where `shortfalls` finds any. The rivals:
+shrunk as a release is. The command fails where `shortfalls` finds any. The rivals:
 
 - *20 lines*: each record is split linearly between the nodes of a grid of step ``b / 2``, with
   Laplace noise and a kernel of variance ``b^2 - step^2 / 6``;
@@ -47,7 +46,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.families import errors_of, family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.synopsis.shrinkage import shrunk, shrunk_within
+from dbern.synopsis.shrinkage import shrunk_within
 from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)
@@ -119,7 +118,6 @@ class Row:
     epsilon: float
     peak: float
     ours: float
-    quiet: float
     lines: float
     histogram: float
     lsq: float
@@ -354,8 +352,8 @@ class Cell:
     def scale(self, epsilon: float) -> float:
         return 2 / (len(self.records) * epsilon)
 
-    def ours(self, epsilon: float) -> tuple[float, float, float, str]:
-        """Error, that of the quiet shape, promise and what was chosen."""
+    def ours(self, epsilon: float) -> tuple[float, float, str]:
+        """Error, promise and what was chosen."""
         names = NAMES[: self.axes]
         spec = dbern.ReleaseSpec(
             release={"name": "panel", "output": "panel.zarr"},
@@ -379,7 +377,7 @@ class Cell:
         plan = plan_files(spec, ())
         strategy, (component,) = plan.strategy, plan.components
         if not isinstance(strategy, BinnedStrategy):
-            return math.nan, math.nan, plan.certificate.total, component.noise.kind
+            return math.nan, plan.certificate.total, component.noise.kind
         axis = strategy.bins[0]
         exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
         choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
@@ -405,11 +403,7 @@ class Cell:
                 else noisy(seed)
             )
 
-        def quiet(seed: int) -> FloatArray:
-            return shrunk(noisy(seed), known, axis.levels)
-
-        errors = self.mean_error(answered, matrices), self.mean_error(quiet, matrices)
-        return *errors, plan.certificate.total, choice
+        return self.mean_error(answered, matrices), plan.certificate.total, choice
 
 
 def rows(folder: Path, only: str = "", releases: int = RELEASES) -> Iterator[Row]:
@@ -417,13 +411,13 @@ def rows(folder: Path, only: str = "", releases: int = RELEASES) -> Iterator[Row
         if not name.startswith(only):
             continue
         for cell, epsilon in cells_of(name, records, releases):
-            error, quiet, promise, choice = cell.ours(epsilon)
+            error, promise, choice = cell.ours(epsilon)
             rivals = cell.lines, cell.histogram, cell.lsq, cell.tree, cell.grid
             others = [rival(epsilon) for rival in rivals]
             peak = float(cell.truth.max())
             where = (name, cell.axes, len(records), cell.bandwidth, epsilon, peak)
             how = (cell.kernel, cell.delta)
-            yield Row(*where, error, quiet, *others, promise, choice, *how)
+            yield Row(*where, error, *others, promise, choice, *how)
 
 
 def cells_of(name: str, records: FloatArray, releases: int) -> Iterator[tuple[Cell, float]]:
@@ -447,12 +441,12 @@ def cells_of(name: str, records: FloatArray, releases: int) -> Iterator[tuple[Ce
 
 
 def to_markdown(found: Sequence[Row]) -> str:
-    head = "data | axes | n | b | epsilon | largest value | ours | ours, quiet | 20 lines"
+    head = "data | axes | n | b | epsilon | largest value | ours | 20 lines"
     head += " | histogram, oracle | LSQ, oracle | PrivTree, oracle | AdaptiveGrid, oracle"
-    lines = [f"| {head} | 20 lines / ours | promise | choice |", "|" + " --- |" * 16]
+    lines = [f"| {head} | 20 lines / ours | promise | choice |", "|" + " --- |" * 15]
     lines += [
         f"| {row.where} | {row.axes} | {row.n} | {row.bandwidth:g} | {row.epsilon:g} | "
-        f"{row.peak:.3g} | {row.ours:.3g} | {_or_dash(row.quiet)} | {row.lines:.3g} | "
+        f"{row.peak:.3g} | {row.ours:.3g} | {row.lines:.3g} | "
         f"{row.histogram:.3g} | {_or_dash(row.lsq)} | {row.tree:.3g} | {_or_dash(row.grid)} | "
         f"{row.gain:.2f} | {row.promise:.3g} | {row.choice} |"
         for row in found
@@ -465,13 +459,12 @@ def to_markdown(found: Sequence[Row]) -> str:
     kinds["Crowded"] = crowded
     for name, cells in kinds.items():
         if cells:
-            beaten = [sum(_lost(row, own) for row in cells) for own in ("ours", "quiet")]
+            beaten = sum(map(_lost, cells))
             lines += [
                 "",
                 f"{name}: geometric mean of the gains {mean_gain(cells):.3f}, the least "
                 f"{min(row.gain for row in cells):.2f}. The best that an oracle tuned is more than "
-                f"{MOST_BEHIND} times better in {beaten[0]} of {len(cells)} cells, than the quiet "
-                f"shape in {beaten[1]}.",
+                f"{MOST_BEHIND} times better in {beaten} of {len(cells)} cells.",
             ]
     return "\n".join(lines)
 
@@ -497,7 +490,7 @@ def shortfalls(
     texts = []
     if usual and mean_gain(usual) < mean:
         texts.append(f"a mean gain of {mean_gain(usual):.2f}, not {mean}")
-    beaten = sum(_lost(row, "ours") for row in usual)
+    beaten = sum(map(_lost, usual))
     if beaten > lost:
         texts.append(f"an oracle's best ahead in {beaten} cells, not {lost}")
     held = [(row, LEAST_NARROW_GAIN if row.narrow else LEAST_GAIN) for row in found]
@@ -523,9 +516,8 @@ def write_baseline(cells: Sequence[Row], baseline: Path = BASELINE) -> None:
     baseline.write_text(json.dumps(errors, indent=1) + "\n")
 
 
-def _lost(row: Row, own: str) -> bool:
-    error: float = getattr(row, own)
-    return error > MOST_BEHIND * row.oracle
+def _lost(row: Row) -> bool:
+    return row.ours > MOST_BEHIND * row.oracle
 
 
 def _or_dash(error: float) -> str:

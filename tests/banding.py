@@ -206,3 +206,16 @@ def database(kind: str, n: int, axes: int) -> Any:
     if kind == "half at 50 places":
         x[: n // 2] = rng.random((50, axes))[rng.integers(50, size=n // 2)]
     return np.full((n, axes), 0.437) if kind == "one point" else x
+
+
+def unshrunk(synopsis):
+    """The same release, read as if its bins had not been shrunk."""
+    opened = Synopsis.__new__(Synopsis)
+    opened._store = synopsis._store
+    for array in opened.arrays:
+        array.smoothing = partial(_unshrunk_smoothing, array)
+    return opened
+
+
+def _unshrunk_smoothing(array, h=()):
+    return array.unshrunk(type(array).smoothing(array, h))

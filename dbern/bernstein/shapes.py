@@ -1,25 +1,7 @@
-"""Functions given a shape through their coefficients, and what that does to them.
+"""Enclose the values, the mean and the positive part's mean of a function, from its coefficients.
 
 Of polynomials these are Bernstein coefficients. `linear` functions are linear, axis by axis,
-between values at equal steps: ordered as these are, nowhere beyond the largest, and moved by no
-more.
-
-Monotone along an axis
-----------------------
-Raise the degree along the axis from k to K, which changes the coefficients a and not the
-polynomial, and take ``Pa_v = (max_{u<=v} a_u + min_{u>=v} a_u) / 2`` along it (for nondecreasing).
-Pa does not decrease in v, as both terms do not. A polynomial with such coefficients does not
-decrease, at any point: its derivative ``K sum_v (Pa_{v+1} - Pa_v) b_{v,K-1}`` is a sum of
-nonnegative terms. No grid is involved. What was monotone along another axis remains so: a maximum,
-a minimum, a mean and a raised degree (convex combinations) keep the order of sequences that are
-ordered term by term.
-
-P is the projection in the sup norm. Let b not decrease and ``|a - b| <= d``. For ``u <= v``,
-``a_u <= b_u + d <= b_v + d``, so ``max_{u<=v} a_u`` is in ``[a_v, b_v + d]``, within d of b_v; the
-minimum likewise; hence ``|Pa - b| <= d``. And ``a_u - a_v <= b_u - b_v + 2 d <= 2 d``, so both
-terms are within 2 d of a_v and on opposite sides of it: ``|Pa - a| <= d``.
-Let p be within w of a monotone function F and take ``b_v = F(v/K)``: then p moves by at most
-``d = w + max_v |a_v - p(v/K)|``. The last term falls as 1/K, which is why the degree is raised.
+between values at equal steps, and nowhere beyond the largest of them.
 
 Integral of the positive part
 -----------------------------
@@ -35,68 +17,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from dbern.bernstein.basis import MOST_K, bernstein_basis
+from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.blocks import on_axes
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.types import FloatArray
 
-_DEGREE_FACTOR = 8  # how often k goes into the degree at which coefficients are made monotone
 _MOST_VALUES = 1 << 22  # numbers in an array
 _CELLS = 1 << 22
-_FLOAT_SLACK = 2.0**-30  # raising the degree errs by less than this times the coefficients
-
-
-def monotone(
-    bernstein: FloatArray, axis: int, sign: int, *, linear: bool = False
-) -> tuple[FloatArray, float]:
-    """Coefficients of a function monotone along the axis, and the most that it was moved.
-
-    The degree of a polynomial is raised along the axis.
-
-    `sign` is 1 for nondecreasing, -1 for nonincreasing.
-    """
-    if linear:
-        ordered = sign * _isotonic(sign * bernstein, axis)
-        return ordered, OUTWARD * float(np.abs(ordered - bernstein).max())
-    k = bernstein.shape[axis] - 1
-    fitting = _MOST_VALUES // (bernstein.size // (k + 1)) - 1
-    degree = max(k, min(_DEGREE_FACTOR * k, MOST_K, fitting))
-    matrix = _raised_degree(k, degree)
-    raised = np.moveaxis(np.tensordot(matrix, bernstein, axes=(1, axis)), 0, axis)
-    ordered = sign * _isotonic(sign * raised, axis)
-    low, high = value_range(ordered - raised)
-    return ordered, OUTWARD * max(-low, high) + _FLOAT_SLACK * float(np.abs(raised).max())
-
-
-def _isotonic(values: FloatArray, axis: int = 0) -> FloatArray:
-    """The nondecreasing array along the axis that is nearest in the sup norm."""
-    highest = np.maximum.accumulate(values, axis)
-    lowest = np.flip(np.minimum.accumulate(np.flip(values, axis), axis), axis)
-    return np.asarray((highest + lowest) / 2)
-
-
-def _raised_degree(k: int, degree: int) -> FloatArray:
-    """Matrix (degree + 1, k + 1) to coefficients of the same polynomial at a higher degree.
-
-    ``b_{j,k} = sum_v C(k,j) C(K-k,v-j) / C(K,v) b_{v,K}``: each row is a law on the columns.
-    """
-    v, j = np.arange(degree + 1)[:, None], np.arange(k + 1)
-    possible = (v >= j) & (v - j <= degree - k)
-    rest = np.where(possible, v - j, 0)
-    logs = _log_choose(k, j) + _log_choose(degree - k, rest) - _log_choose(degree, v)
-    matrix = np.where(possible, np.exp(logs), 0.0)
-    return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
-
-
-def _log_choose(n: int, r: Any) -> FloatArray:
-    from scipy.special import gammaln  # a third of a second, for shapes alone
-
-    return np.asarray(gammaln(n + 1) - gammaln(r + 1) - gammaln(n - r + 1))
 
 
 def value_range(bernstein: FloatArray, *, linear: bool = False) -> tuple[float, float]:

@@ -51,8 +51,7 @@ def _order(value: str) -> int | str:
     "shapes",
     multiple=True,
     metavar="SHAPE",
-    help="Free post-processing: raw, quiet, nonnegative, normalized, increasing:AXIS or "
-    "decreasing:AXIS; may be repeated.",
+    help="Free post-processing: nonnegative or normalized; may be repeated.",
 )
 @click.option(
     "--probabilities",

@@ -262,23 +262,16 @@ class ReleasedArray(Released):
     def _function(self, smoothing: Smoothing) -> AnyFunction:
         if self.large:
             return LazyPolynomial(*self._factors(smoothing), self.lattice_domain)
-        return self._function_of(self._coefficients(smoothing))
-
-    def _function_of(self, coefficients: FloatArray) -> AnyFunction:
-        """Return the function of coefficients in memory: a polynomial, or linear between them."""
         form = Interpolant if self.component.interpolated else Polynomial
-        return form(coefficients, self.lattice_domain)
+        return form(self._coefficients(smoothing), self.lattice_domain)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
         """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
         if smoothing.ranks == full_ranks(self.strategy) and not smoothing.raw:
             return iterate(self._lattice_values, smoothing.h)
-        return self._coefficients_of(self.released, smoothing)
-
-    def _coefficients_of(self, values: FloatArray, smoothing: Smoothing) -> FloatArray:
         used = smoothed(self.strategy, smoothing)
         all_layers = Slab(0, 0, self.lattice.shape[0])
-        return iterate(used.reconstruct(values, all_layers), smoothing.h)
+        return iterate(used.reconstruct(self.released, all_layers), smoothing.h)
 
 
 def stored_strategy(store: ReadableStore, path: str, component: LatticeComponent) -> Strategy:

@@ -453,8 +453,7 @@ class Synopsis:
     def shaped(self, *shapes: str) -> Synopsis:
         """Return the same function after free post-processing, labelled; its bands still cover.
 
-        Any of "raw", "quiet", "nonnegative", "normalized", "increasing:x", "decreasing:x" (x: an
-        axis). Details: `dbern.synopsis.shaping.shape`.
+        "nonnegative", "normalized", or both. Details: `dbern.synopsis.shaping.shape`.
 
         Raises
         ------

@@ -23,7 +23,6 @@ def test_no_cell_is_worse_than_twenty_lines(tmp_path):
     print(to_markdown(found))
     assert len(found) == 6
     assert not shortfalls(found, mean=1.15, lost=0)
-    assert all(row.quiet < 1.15 * row.ours for row in found if not row.further)
     doubled = [replace(row, ours=2 * row.ours) for row in found]
     assert len(shortfalls(doubled, mean=1.15, lost=0)) >= 3
     assert "more than promised" in shortfalls([replace(found[-1], promise=0.0)])[-1]

@@ -121,8 +121,8 @@ def test_shapes_are_asked_for_and_named(released, run, queries):
     assert ran.json["post_processing"] == []
     a, b, c = (pq.read_table(released.folder / f"{name}.parquet")["value"][0] for name in "abc")
     assert a == b != c
-    run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:w").refused(
-        2, "Write one or more of raw, quiet, increasing:x, decreasing:x, increasing:y"
+    run("query", "out.zarr", queries, "--out", "d.parquet", "--shape", "increasing:x").refused(
+        2, 'shape "increasing:x": not known. Write nonnegative or normalized, or both'
     )
     assert not (released.folder / "d.parquet").exists()
 

@@ -302,7 +302,7 @@ def test_any_zarr_reader_can_rebuild_a_linear_function(exact_release):
     np.testing.assert_allclose(synopsis.grid(41).values, synopsis(POINTS), rtol=1e-12)
     assert synopsis.band() == synopsis.metadata["certificate"]["total"]
     with pytest.raises(dbern.SpecError, match="cannot be shaped"):
-        synopsis.shaped("increasing:x")
+        synopsis.shaped("nonnegative")
 
 
 def test_a_release_by_the_command_line(project, run):

@@ -14,7 +14,7 @@ from dbern.bernstein.kernels import Epanechnikov, Laplace
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
-from dbern.bernstein.shapes import _isotonic, monotone, positive_mean, value_range
+from dbern.bernstein.shapes import positive_mean, value_range
 from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
 from dbern.certify.balls import StatedBall
 from dbern.certify.lower_bounds import GroupPrivacy, _tensor_steps
@@ -65,9 +65,6 @@ EXACT = {
     "oblique coordinates": (lambda: SHEAR.positions(np.eye(2)), [[1.0, 0.0], [0.0, 1.0]]),
     "a covariance is decorrelated": (
         lambda: decorrelate(COVARIANCE)[0].rows, ((1.0, 0.0), (-0.5, 1.0)),
-    ),
-    "coefficients in order": (
-        lambda: _isotonic(np.array([0.0, 3.0, 1.0, 4.0])), [0.0, 2.0, 2.0, 4.0],
     ),
     "strides of a contiguous array": (lambda: strides((2, 3, 4)), [12, 4, 1]),
     "steps of the tensor bound": (
@@ -125,12 +122,6 @@ def test_enclosing_nodes_are_eight_a_degree():
     nodes, factor = enclosing_nodes(10)
     assert nodes.shape == (80,)
     assert round(factor, 3) == 1.02
-
-
-def test_monotone_coefficients_are_ordered_and_near():
-    shaped, moved = monotone(np.array([0.0, 1.0, 0.5]), 0, 1)
-    assert (np.diff(shaped) >= 0).all()
-    assert 0.0 < moved < 0.1
 
 
 def test_polynomials_and_their_means_are_enclosed():

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from banding import in_memory
+from banding import in_memory, unshrunk
 from pages_read import read
 from samples import EVIL, KINDS, maker
 from strategies import sections
@@ -109,7 +109,7 @@ def test_a_page_draws_each_group_by_its_own_bins():
     (value, *_) = unpacked(facts["drawn"]).reshape(3, 2, cells**2)
     middles = (np.arange(cells) + 0.5) / cells
     points = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2)
-    shown, raw = synopsis(points), synopsis.shaped("raw")(points)
+    shown, raw = synopsis(points), unshrunk(synopsis)(points)
     atol, far = 1e-6 * np.abs(shown).max(), np.abs(shown - raw).max(axis=0)
     assert far[0] == 0
     assert far[1] > 100 * atol

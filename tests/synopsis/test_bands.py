@@ -10,7 +10,7 @@ import dask.array as da
 import numpy as np
 import pytest
 import questioned
-from banding import centers, columns, drawn, planned, synopsis_of
+from banding import centers, columns, drawn, planned, synopsis_of, unshrunk
 
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import KERNELS, kernel_of
@@ -402,7 +402,7 @@ def test_no_release_is_moved_further_by_shrinking_than_it_says(axes, bandwidth, 
     shrunk, few = 0, [np.full((count, axes), 0.5) for count in (1, 40)]
     for draw, records in enumerate([*databases(axes, 5000).values(), *few]):
         (found,) = drawn(case, columns(records), [draw])
-        (array,), raw = found.arrays, found.shaped("raw")
+        (array,), raw = found.arrays, unshrunk(found)
         sure, released = (one.bound(about="any-database") for one in (found, raw))
         moved, most = np.abs(found(points) - raw(points)).max(), SHRUNK_FRACTION * released.noise
         assert moved <= array.shrunk_distance <= most
@@ -420,7 +420,7 @@ def test_where_records_are_nearly_everywhere_nothing_is_shrunk():
     for width, shrunk in ((1.0, False), (0.1, True)):
         (found,) = drawn(planned(2, 20_000), columns(spread * [1.0, width]), [0])
         assert bool(found.arrays[0].shrunk_distance) is shrunk
-        assert (found.band() > found.shaped("raw").band()) is shrunk
+        assert (found.band() > unshrunk(found).band()) is shrunk
 
 
 @pytest.mark.parametrize(
@@ -458,11 +458,11 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
         best = 0.0
         for one in near:
             there = ones * one
-            synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(there))).shaped("raw")
+            synopsis = unshrunk(synopsis_of(spec, plan, centers(spec, plan, columns(there))))
             found = abs(float(synopsis(place[None])[0]) - _share(place, there, plan.n, bandwidth))
             if found > best:
                 best, records = found, there
-        synopsis = synopsis_of(spec, plan, centers(spec, plan, columns(records))).shaped("raw")
+        synopsis = unshrunk(synopsis_of(spec, plan, centers(spec, plan, columns(records))))
         (band,) = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
         sure = band.certificate
         bias = float(band.at(place[None])[0]) - sure.noise

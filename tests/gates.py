@@ -165,13 +165,6 @@ def untyped_objects(module: Module, classes: Set[str]) -> Iterator[str]:
                 yield f"{name}({variable})"
 
 
-def rulers(module: Module) -> Iterator[str]:
-    """Lines that divide a file: two ideas are two files."""
-    for line in module.text.splitlines():
-        if re.match(r"# ?-{3}", line):
-            yield module.name
-
-
 def forbidden_words(module: Module) -> Iterator[str]:
     """Names bound to a pronoun or a participle, in functions, fields and arguments too.
 
@@ -218,22 +211,9 @@ RULES: dict[str, Callable[[Module], Iterator[str]]] = {
     "many parameters": many_parameters,
     "wide classes": wide_classes,
     "callable fields": callable_fields,
-    "rulers": rulers,
     "forbidden words": forbidden_words,
     "first sentences": first_sentences,
 }
-
-
-def lone_functions(modules: list[Module]) -> Iterator[str]:
-    """Public functions that no other module names: they should be private, or go."""
-    names_by_module = [_mentioned_names(module) for module in modules]
-    modules_naming = Counter(name for names in names_by_module for name in names)
-    for module, names in zip(modules, names_by_module, strict=True):
-        for node in ast.iter_child_nodes(module.nodes[0]):
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
-                continue
-            if not _is_command(node) and modules_naming[node.name] <= (node.name in names):
-                yield f"{module.name}.{node.name}"
 
 
 def count_violations(package: Path) -> dict[str, dict[str, int]]:
@@ -253,7 +233,6 @@ def count_violations(package: Path) -> dict[str, dict[str, int]]:
     counts["internal sections"] = Counter(
         key for module in modules for key in internal_sections(module, public)
     )
-    counts["lone functions"] = Counter(lone_functions(modules))
     return {rule: dict(sorted(counter.items())) for rule, counter in counts.items()}
 
 
@@ -321,20 +300,6 @@ def _bound_names(node: ast.AST) -> Iterator[str]:
 
 def _snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.lstrip("_")).lower()
-
-
-def _mentioned_names(module: Module) -> set[str]:
-    names: set[str] = set()
-    for node in module.nodes:
-        if isinstance(node, ast.Name):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
-        elif isinstance(node, ast.alias):
-            names.add(node.name)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            names.update(re.split(r"[.:]", node.value)[-1:])  # texts such as ``module:name``
-    return names
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from dbern.planning.plans import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
-from dbern.synopsis.shrinkage import shrunk_within
+from dbern.synopsis.smoothing import shrunk_within
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task

@@ -112,7 +112,7 @@ def _example(synopsis: Synopsis, path: str) -> str:
 
 
 def _details(synopsis: Synopsis, promises: ErrorSummary) -> str:
-    from dbern.synopsis.arrays import ReleasedArray
+    from dbern.synopsis.released import ReleasedArray
 
     text = _describe(synopsis.metadata, promises.constant)
     lattices = [array for array in synopsis.arrays if isinstance(array, ReleasedArray)]

@@ -10,6 +10,8 @@ from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, wit
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.measurement import Measurement
+from dbern.model.component import ScaledNoise, ScaledSensitivity
+from dbern.model.function_classes import FunctionClass, stored_class
 from dbern.planning.metadata_limits import refuse_unreadable
 from dbern.planning.noise_scale import noise_law, sensitivity_and_params
 from dbern.planning.plans import PlannedMeasurement, released_component
@@ -19,8 +21,6 @@ from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
 from dbern.reconstruct.layouts import Lattice
-from dbern.synopsis.component import ScaledNoise, ScaledSensitivity
-from dbern.synopsis.function_classes import FunctionClass, stored_class
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dbern.data.source_files import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement
+from dbern.model.component import StoredCertificate
 from dbern.planning.best_design import best_design, share_bins_with_denominator
 from dbern.planning.cost import cost
 from dbern.planning.error_forecast import forecast_errors
@@ -26,7 +27,6 @@ from dbern.planning.release_texts import plan_title
 from dbern.planning.rows import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.contract import require_one_charge
-from dbern.synopsis.component import StoredCertificate
 from dbern.system import is_url, one_thread
 
 

@@ -15,6 +15,17 @@ from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement
+from dbern.model.component import (
+    Component,
+    Features,
+    LatticeComponent,
+    ScaledNoise,
+    ScaledSensitivity,
+    StoredCertificate,
+    VectorComponent,
+)
+from dbern.model.function_classes import FunctionClass, read_class
+from dbern.model.strict import StrictModel
 from dbern.planning.cost import Cost
 from dbern.planning.protection import protection_lines
 from dbern.planning.question_widths import width_text
@@ -27,17 +38,6 @@ from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import Strategy, VectorStrategy
 from dbern.reconstruct.layouts import ArrayLayout, Lattice
-from dbern.synopsis.component import (
-    Component,
-    Features,
-    LatticeComponent,
-    ScaledNoise,
-    ScaledSensitivity,
-    StoredCertificate,
-    VectorComponent,
-)
-from dbern.synopsis.function_classes import FunctionClass, read_class
-from dbern.synopsis.strict import StrictModel
 from dbern.synopsis.titles import change_text
 from dbern.system import counted, format_number, html_table
 from dbern.targets.typical import TYPICAL

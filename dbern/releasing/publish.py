@@ -23,6 +23,7 @@ from dbern.data.horizon import StreamNode
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
+from dbern.model.component import Component
 from dbern.planning.cost import WRITERS
 from dbern.planning.plans import (
     PlannedMeasurement,
@@ -43,9 +44,8 @@ from dbern.reconstruct.bins import BinnedStrategy
 from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.releasing.bandwidth_choice import choose_bandwidth
 from dbern.releasing.unit_nights import require_blocks
-from dbern.synopsis.component import Component
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
-from dbern.synopsis.shrinkage import shrunk_within
+from dbern.synopsis.smoothing import shrunk_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.types import FloatArray, Int64Array

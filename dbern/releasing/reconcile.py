@@ -24,9 +24,8 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.ledger.values import FREE
 from dbern.privacy.budget import Budget, exact
-from dbern.synopsis.manifest import digest
 from dbern.synopsis.metadata import FORMAT
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReleasedStore, digest
 from dbern.system import dict_of, is_url
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dbern.data.domain import named_with
 from dbern.errors import optional_import, printable
 from dbern.reporting.colours import INK, channels
-from dbern.synopsis.maps import FAR, MAX_PANELS, eastward_degree, write_plainly
+from dbern.synopsis.drawing import FAR, MAX_PANELS, eastward_degree, write_plainly
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 Its bytes depend on the synopsis and the name of its folder alone, under given versions. A page has
 two pictures: one that stands (`dbern.reporting.svg`, of `pictures`; colours in `colours`), and one
 that answers (`live`, `live_figures` and ``live.js``; its numbers are of `packing`). Maps in
-notebooks are of `synopsis.maps`.
+notebooks are of `synopsis.drawing`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from dbern.reporting.pictures import (
 )
 from dbern.reporting.svg import draw
 from dbern.reporting.wording import guarantee_of, parameters_of
-from dbern.synopsis.confidence_bands import NO_ROWS
+from dbern.synopsis.bands import NO_ROWS
+from dbern.synopsis.drawing import MAX_PANELS
 from dbern.synopsis.labels import named_values
-from dbern.synopsis.maps import MAX_PANELS
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.titles import function_title
 from dbern.system import format_number, raise_powers

@@ -38,15 +38,15 @@ from dbern.reporting.colours import SCHEMES, VARIABLES, class_colour, shade, to_
 from dbern.reporting.live_figures import figures_document, milliseconds_per_unit
 from dbern.reporting.packing import Packed, pack
 from dbern.reporting.pictures import is_turned, label, value_name
-from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.confidence_bands import BandRequest
-from dbern.synopsis.maps import MAX_PANELS
+from dbern.synopsis.bands import BandRequest
+from dbern.synopsis.drawing import MAX_PANELS
 from dbern.synopsis.questions.bandwidths import min_bandwidth
 from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
 from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
 from dbern.synopsis.questions.envelopes.step import steps, steps_of_multiples
 from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.released import ReleasedArray
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:

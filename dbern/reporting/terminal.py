@@ -9,7 +9,7 @@ import numpy as np
 
 from dbern.data.domain import Axis
 from dbern.reporting.pictures import Panel, Picture, picture_of, upright_picture
-from dbern.synopsis.confidence_bands import NO_ROWS
+from dbern.synopsis.bands import NO_ROWS
 from dbern.synopsis.reader import Synopsis
 from dbern.system import format_number
 from dbern.types import FloatArray

@@ -18,7 +18,7 @@ from dbern.sklearn.bounds import listed_values
 from dbern.sklearn.columns import listed_column, one_column, to_floats
 from dbern.sklearn.estimator import PerAxis, ReleasingEstimator
 from dbern.synopsis.regression import in_data_units
-from dbern.synopsis.vectors import ReleasedVector
+from dbern.synopsis.released import ReleasedVector
 from dbern.targets import Learner
 from dbern.types import FloatArray
 

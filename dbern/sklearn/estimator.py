@@ -31,7 +31,7 @@ from dbern.releasing.run import abandon, release
 from dbern.sklearn.bounds import Bounds, public_bounds
 from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
 from dbern.sklearn.parameters import reason_against
-from dbern.synopsis.memory import to_memory
+from dbern.synopsis.reader import to_memory
 from dbern.system import file_url
 from dbern.targets import Learner
 from dbern.types import FloatArray

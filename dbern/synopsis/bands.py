@@ -1,7 +1,12 @@
-"""Bands that look at the release: how far a value may be off *for these data*.
+"""Simultaneous bands for the non-private function, everywhere or at points.
 
-The certificate's first part is that of the worst database. Where bins were released it can be had
-for the database at hand, from the released numbers alone: `dbern.certify.bias_envelopes` proves
+Half a width is the bias bound of the point's cell, rounding and a quantile of the noise's largest
+value, which fail together with probability beta at most (`dbern.certify.failure.BAND`); proofs are
+here and in docs/bands.md.
+
+*For these data.* The certificate's first part is that of the worst database. Where bins were
+released it can be had for the database at hand, from the released numbers alone:
+`dbern.certify.bias_envelopes` proves
 
     ``|F(y) - sum_j a_j(y) c_j| <= sum_j e_j c_j``
 
@@ -46,42 +51,49 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from functools import cached_property, partial
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.bias import KernelMixture
+from dbern.certify.bias import KernelMixture, remedies_of
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
-from dbern.certify.certificate import Certificate
-from dbern.certify.failure import BAND
+from dbern.certify.certificate import Certificate, combined
+from dbern.certify.error_summary import ErrorSummary
+from dbern.certify.failure import BAND, FIELD, QUOTIENT
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.certify.noise_quantile import enclose, quantile_rank
 from dbern.certify.noise_sups import noise_sups
-from dbern.combination.responses import Quotient
+from dbern.combination.responses import Quotient, Ratio
+from dbern.data.domain import volume_unit
+from dbern.errors import SpecError
+from dbern.model.component import LatticeComponent
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.reconstruct.bins import AxisBins
-from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.component import LatticeComponent
+from dbern.synopsis.function import Evaluation, ReleasedFunction, is_auto
+from dbern.synopsis.labels import response_name
 from dbern.synopsis.metadata import ReleaseMetadata
-from dbern.synopsis.readable_store import ReadableStore
-from dbern.synopsis.released import Released
+from dbern.synopsis.points import Order
+from dbern.synopsis.released import Released, ReleasedArray
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
-from dbern.system.cache import LRUCache
+from dbern.synopsis.store import ReadableStore
+from dbern.system import LRUCache, one_thread
 from dbern.types import FloatArray
 
 About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
-
 _MOST_BYTES_OF_WEIGHTS = 1 << 26  # of the last designs' weights
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
-
 _QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
 _DRAWS = 400
 _MOST_DRAWN = 1 << 27  # numbers of all draws at all nodes: a second or so
 _MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
+NO_ROWS = "no rows here"
+"""Words for a missing answer within the bounds: its denominator cannot be told from zero."""
+_MAX_CACHED_BANDS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -425,3 +437,210 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
     privacy = GroupPrivacy(epsilon, beta, n, delta, rows)
     return strongest_bound(first.sensitivity.function, privacy, kernels)
+
+
+@dataclass(frozen=True)
+class BandRequest:
+    """A band that fails with probability `beta` at most; parameters as of `Synopsis.band`."""
+
+    beta: Fraction = Fraction(1, 20)
+    h: Order = None
+    about: About = "these-data"
+
+
+class ConfidenceBands:
+    """Bands around a released function, from public numbers alone."""
+
+    def __init__(self, function: ReleasedFunction) -> None:
+        self._function = function
+        self._cached = LRUCache[list[ArrayBand]](_MAX_CACHED_BANDS)
+
+    @cached_property
+    def local_bias_bounds(self) -> list[LocalBiasBound | None]:
+        """Bound of each array's bias for the data at hand, where the release tells it."""
+        return local_bias_bounds(self._function.arrays, self._function.store)
+
+    @property
+    def about(self) -> About:
+        """Data that a band is about at best."""
+        return "these-data" if any(self.local_bias_bounds) else "any-database"
+
+    def of_arrays(self, request: BandRequest, *, raw: bool = False) -> list[ArrayBand]:
+        """Return a band of each array, of quotients those of `bands_of`; all hold at once.
+
+        `raw`: of the values before they were shrunk.
+        """
+        if request.about not in get_args(About):
+            raise SpecError(f'about = "{request.about}": write "these-data" or "any-database"')
+        arrays, combination = self._function.arrays, self._function.combination
+        smoothings, selected = self._function.smoothings(request.h, raw=raw), is_auto(request.h)
+        follows: Sequence[LocalBiasBound | None] = [None for _ in arrays]
+        if request.about == "these-data":
+            follows = self.local_bias_bounds
+        parts = [*zip(arrays, follows, smoothings, strict=True)]
+        pairs: Sequence[Sequence[Part]] = [parts]
+        if isinstance(combination, Ratio):
+            pairs = combination.pairs(parts)
+        quotient = isinstance(combination, Ratio) and not selected
+
+        def make_bands() -> list[ArrayBand]:
+            bands = partial(bands_of, selected=selected, quotient=quotient)
+            with one_thread():  # as plans do: threads wait longer than small matrices take
+                return [band for pair in pairs for band in bands(pair, request.beta / len(pairs))]
+
+        return self._cached((request.beta, smoothings, selected, request.about), make_bands)
+
+    def certificate(self, request: BandRequest) -> Certificate:
+        """Return the half-width that holds over the whole domain, in its parts."""
+        parts = [band.certificate for band in self.of_arrays(request)]
+        beta = float(request.beta)
+        lower_bound = lower_bound_of(self._function.store.released, beta)
+        return replace(combined(self._function.combination, parts, lower_bound), beta=beta)
+
+    def failure_text(self, beta: Fraction) -> str:
+        """Return who may fail with which share of beta, in a band and in an answer."""
+        budgets = {"band and interval": FIELD}
+        if self.about == "these-data":
+            budgets = {
+                "band and interval, about these data": BAND,
+                "a question of distribution()": QUOTIENT,
+            }
+        lines = (line for claim, budget in budgets.items() for line in (claim, *budget.lines(beta)))
+        return "\n".join([f"each part may fail with this share of beta {float(beta):g}", *lines])
+
+    def prepare(self, request: BandRequest) -> None:
+        """Compute the bands that intervals are made from, or refuse the request."""
+        self.of_arrays(request, raw=True)
+
+    def interval(
+        self, points: FloatArray, request: BandRequest, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Return the ends at points (m, l), low and high last; `total` as of `ReleasedFunction`.
+
+        NaN outside the bounds, and of a quotient where there may be no rows (`quotient_ends`).
+        """
+        combination = self._function.combination
+        if isinstance(combination, Ratio):
+            ends = self._ends_of_quotients(combination, points, request, total, threads)
+        else:
+            ends = self._ends(points, request, total, threads)
+        return np.stack(ends, axis=-1)
+
+    @property
+    def may_be_missing(self) -> bool:
+        """Whether `interval` may be NaN within the bounds, where there may be no rows."""
+        return isinstance(self._function.combination, Ratio)
+
+    def answers(
+        self, points: FloatArray, request: BandRequest, total: int, threads: int = 1
+    ) -> FloatArray:
+        """Return value, low and high last, the value NaN too where the ends are.
+
+        The released function has a number there, which FORMAT.md defines, but no row stands for it.
+        """
+        ends = self.interval(points, request, total, threads)
+        evaluation = self._function.evaluation(request.h)
+        values = self._function.values(points, evaluation, total, threads)
+        values = np.where(np.isnan(ends[..., 0]), np.nan, values)
+        return np.concatenate([values[..., None], ends], axis=-1)
+
+    def _ends_of_quotients(
+        self,
+        combination: Ratio,
+        points: FloatArray,
+        request: BandRequest,
+        total: int,
+        threads: int,
+    ) -> tuple[FloatArray, FloatArray]:
+        function, bands = self._function, self.of_arrays(request, raw=True)
+        smoothings = function.smoothings(request.h, raw=True)
+        parts = function.parts(points, smoothings, total, threads)
+        coordinates = function.coordinates(function.arrays[0], points)
+        errors = [band.at(coordinates) for band in bands]
+        quotients = combination.quotients
+        count = len(errors) // len(quotients)
+        noises = [band.certificate.noise for band in bands]
+        pairs = zip(quotients, combination.pairs(parts), range(0, len(bands), count), strict=True)
+        bounds = [
+            quotient_ends(quotient, pair, errors[i : i + count], noises[i : i + count])
+            for quotient, pair, i in pairs
+        ]
+        low, high = np.stack(bounds, axis=-1) if combination.multi_output else bounds[0]
+        outside = ~function.domain.inside(points)
+        low[outside] = high[outside] = np.nan
+        return low, high
+
+    def _ends(
+        self, points: FloatArray, request: BandRequest, total: int, threads: int
+    ) -> tuple[FloatArray, FloatArray]:
+        function, bands = self._function, self.of_arrays(request, raw=True)
+        combination = function.combination
+        raw, shrunk = (function.smoothings(request.h, raw=raw) for raw in (True, False))
+        errors = [
+            np.asarray(band.certificate.total)
+            if combination.uniform
+            else band.at(function.coordinates(array, points))
+            for array, band in zip(function.arrays, bands, strict=True)
+        ]
+        values = function.values(points, Evaluation(raw), total, threads)
+        width = combination.errors(errors)
+        low, high = values - width, values + width
+        if combination.pointwise:
+            low, high = combination.to_range(low), combination.to_range(high)
+        if shrunk != raw:  # the values themselves, of shrunk bins
+            values = function.values(points, Evaluation(shrunk), total, threads)
+            low, high = np.minimum(low, values), np.maximum(high, values)
+        return low, high
+
+
+def summarize_errors(
+    function: ReleasedFunction, these_data: float | None, largest: float | None
+) -> ErrorSummary:
+    """Return the errors of a function.
+
+    `these_data` is the half-width of a band about the data at hand, where there is one; `largest`
+    is the largest released value.
+    """
+    metadata, first = function.store.attributes, function.arrays[0]
+    certificate = metadata["certificate"]
+    approximation = first.approximation if isinstance(first, ReleasedArray) else None
+    perturbed = metadata["target"].get("method") == "objective"
+    extent = function.combination.extent(_value_range(function))
+    return ErrorSummary(
+        expected=metadata.get("expected_error"),
+        these_data=these_data,
+        any_database=certificate["total"] + function.shaping_error,
+        beta=certificate["beta"],
+        unit=_value_unit(function),
+        largest=largest,
+        extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
+        released=True,
+        pointwise=function.combination.pointwise,
+        on_lattice=approximation is not None,
+        remedies=remedies_of(approximation, perturbed, bool(function.domain.categorical)),
+    )
+
+
+def _lattices(function: ReleasedFunction) -> list[ReleasedArray]:
+    """Return the arrays of a function, where each has a lattice; else none."""
+    lattices = [array for array in function.arrays if isinstance(array, ReleasedArray)]
+    return lattices if len(lattices) == len(function.arrays) else []
+
+
+def _value_range(function: ReleasedFunction) -> tuple[float, float] | None:
+    """Return the range of the values that records can give to arrays, where it is known."""
+    lattices = _lattices(function)
+    top = max((array.value_unit * array.highest for array in lattices), default=math.inf)
+    signed = any(array.counted_in != array.name for array in lattices)
+    return None if top == math.inf else (-signed * top, top)
+
+
+def _value_unit(function: ReleasedFunction) -> str:
+    domain, lattices, metadata = function.domain, _lattices(function), function.store.attributes
+    density = (
+        bool(lattices)
+        and domain.volume > 0
+        and all(array.kernels and array.value_unit == 1 / domain.volume for array in lattices)
+    )
+    volume, response = volume_unit(domain.axes, labels=True), response_name(metadata)
+    return function.combination.unit_text(volume, density=density, response=response)

@@ -1,25 +1,43 @@
-"""A regular grid over the domain or a window: its axes, and a function on it."""
+"""Answers at many points: on grids, block by block, and labelled with names and units."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dbern.combination.base import Answer, Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.synopsis.points import Shape, per_axis
+from dbern.synopsis.evaluate import LEAST_RESAMPLED
+from dbern.synopsis.function import ReleasedFunction
+from dbern.synopsis.labels import labelled, named_values
+from dbern.synopsis.points import (
+    Points,
+    Shape,
+    as_points,
+    check_shape,
+    gridded,
+    like,
+    per_axis,
+    plain,
+)
 from dbern.synopsis.released import Released
-from dbern.synopsis.released_function import ReleasedFunction
 from dbern.synopsis.smoothing import Smoothing
-from dbern.system import memory_limit, memory_used
+from dbern.system import cpu_count, memory_limit, memory_used
 from dbern.types import FloatArray
+
+if TYPE_CHECKING:
+    import xarray
+
 
 _BLOCK_POINTS = 1 << 16
 """Of a grid, for which several arrays are combined at a time."""
-
 _WORK_BYTES = 64 << 20
 """What evaluating takes besides what grows with the grid: `Polynomial.grid`, and blocks."""
 
@@ -138,3 +156,90 @@ def _on_grid(
         return values
     shape = tuple(len(positions) for positions in grid_positions)
     return np.broadcast_to(np.expand_dims(values, missing), shape)
+
+
+class Sent(Protocol):
+    """A synopsis, which can be sent to another process."""
+
+    @property
+    def domain(self) -> Domain:
+        """Axes and bounds of its points."""
+
+
+def map_points(
+    synopsis: Sent, points: Points, evaluate: Callable[..., FloatArray], columns: tuple[int, ...]
+) -> Any:
+    """Return an answer (m, *columns) at each point; of a dask array lazy.
+
+    `evaluate` takes the synopsis, points (m, l) in memory, the count of all points of the request
+    and, optionally, that of threads.
+    """
+    array = plain(points, synopsis.domain)
+    if isinstance(array, np.ndarray):
+        return evaluate(synopsis, array, len(array), cpu_count())
+    check_shape(array.shape, synopsis.domain)
+    total = LEAST_RESAMPLED if np.isnan(array.shape[0]) else array.shape[0]
+    chunks = (array.chunks[0], *((count,) for count in columns))
+    layout: dict[str, Any] = {"dtype": np.float64, "meta": np.empty((0,) * len(chunks))}
+    layout |= {"chunks": chunks, "drop_axis": list(range(1, array.ndim))}
+    layout |= {"new_axis": list(range(1, len(chunks)))}
+    array = array.rechunk({1: -1}) if array.ndim == 2 else array
+    return array.map_blocks(partial(_evaluate_block, evaluate=evaluate), synopsis, total, **layout)
+
+
+def _evaluate_block(
+    points: Points, synopsis: Sent, total: int, *, evaluate: Callable[..., FloatArray]
+) -> FloatArray:
+    return evaluate(synopsis, as_points(points, synopsis.domain), total)
+
+
+@dataclass(frozen=True)
+class LabelledAnswers:
+    """Names that a function's values have, by its release's metadata."""
+
+    combination: Combination
+    domain: Domain
+    metadata: Mapping[str, Any]
+
+    def like(self, points: Points, values: Any, answer: Answer = "value") -> Any:
+        """Return values (m,) or (m, classes) in the form of the points."""
+        names = self.combination.columns_of(answer)
+        attributes = self._attributes if answer == "value" else None
+        return self._named(like(points, values, self.domain, names, self._labels, attributes))
+
+    def gridded(self, points: Points, values: FloatArray) -> Any:
+        """Return values (m,) or (m, classes) on the grid that the points span, if any."""
+        return self._named(gridded(points, values, self.domain, self._labels))
+
+    def grid(self, values: FloatArray, box: Domain | None) -> xarray.DataArray:
+        """Return values on a regular grid over the domain, or over a box in it."""
+        name, attributes = self.metadata["name"], self._attributes
+        grid = labelled(values, box or self.domain, self._labels, name, attributes)
+        named: xarray.DataArray = self._named(grid)
+        return named
+
+    @property
+    def _labels(self) -> dict[str, Sequence[Any]]:
+        """Dimension of several values: groups have functions, and classes are told apart."""
+        grouped = self.combination.meaning(self.metadata["target"]) in ("density", "response")
+        grouped &= "group" not in self.domain.names  # an axis has that name
+        return {"group" if grouped else "class": self.combination.classes}
+
+    @property
+    def _attributes(self) -> dict[str, Any]:
+        """Attributes of values, by the CF conventions where these have a word."""
+        name, units = named_values(self.combination, self.domain, self.metadata)
+        attributes = {"long_name": name} | ({"units": units} if units else {})
+        for key in ("title", "description"):
+            attributes |= {key: self.metadata[key]} if key in self.metadata else {}
+        done = self.metadata.get("post_processing")  # netCDF 3 has no lists
+        return attributes | ({"post_processing": ", ".join(done)} if done else {})
+
+    def _named(self, answer: Any) -> Any:
+        """Name the column that classes or groups are values of."""
+        ((role, _),) = self._labels.items()
+        if role in getattr(answer, "coords", ()):
+            columns = self.metadata.get("columns", {})
+            column = columns.get("group", columns.get("label", role))
+            answer[role].attrs["long_name"] = str(column)
+        return answer

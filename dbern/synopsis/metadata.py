@@ -1,6 +1,6 @@
 """Metadata of a synopsis's root, checked by one strict model before it is used.
 
-What is said of each of its components, `dbern.synopsis.component` says.
+What is said of each of its components, `dbern.model.component` says.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from dbern.data.domain import (
     Axis,
 )
 from dbern.data.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
-from dbern.privacy.budget import PrivacyUnit
-from dbern.reconstruct.moments import MOST_NUMBERS
-from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
-from dbern.synopsis.strict import (
+from dbern.model.component import Component, LatticeComponent, StoredCertificate
+from dbern.model.strict import (
     ABSENT,
     Count,
     Exact,
@@ -45,6 +43,8 @@ from dbern.synopsis.strict import (
     or_value_error,
     require,
 )
+from dbern.privacy.budget import PrivacyUnit
+from dbern.reconstruct.moments import MOST_NUMBERS
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
 

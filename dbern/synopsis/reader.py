@@ -1,7 +1,8 @@
 """``Synopsis``: a released function that answers queries, bands and decisions.
 
 It is the face of parts that can be read each by itself: `ReleasedFunction` evaluates,
-`ConfidenceBands` bound the error, `LabelledAnswers` give answers in the form of the points.
+`ConfidenceBands` bound the error, `LabelledAnswers` give answers in the form of the points. A
+`MemorySynopsis` needs no folder: every object of its store is in memory.
 """
 
 from __future__ import annotations
@@ -17,25 +18,18 @@ from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.data.domain import Domain
-from dbern.data.storage import MemoryFolder, location_at
+from dbern.data.storage import MANIFEST, MemoryFolder, location_at
 from dbern.errors import SpecError, printable
 from dbern.privacy.budget import Budget
-from dbern.synopsis.bands import About
-from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
-from dbern.synopsis.decisions import labels_of
-from dbern.synopsis.error_promises import summarize_errors
-from dbern.synopsis.grids import values_on_grid
-from dbern.synopsis.labelled_answers import LabelledAnswers
-from dbern.synopsis.maps import described, plotted
-from dbern.synopsis.moments import ReleasedMoments
-from dbern.synopsis.point_blocks import map_points
+from dbern.synopsis.bands import About, BandRequest, ConfidenceBands, summarize_errors
+from dbern.synopsis.drawing import described, plotted
+from dbern.synopsis.function import Evaluation, ReleasedFunction, labels_of
+from dbern.synopsis.grids import LabelledAnswers, map_points, values_on_grid
 from dbern.synopsis.points import Order, Points, Shape, Window, confidence, gridded, plain
-from dbern.synopsis.readable_store import ReadableStore
-from dbern.synopsis.regression import Regression, released_regression
+from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.released import Released
-from dbern.synopsis.released_function import Evaluation, ReleasedFunction
 from dbern.synopsis.smoothing import Smoothing
-from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.store import ReadableStore, ReleasedStore
 from dbern.types import FloatArray
 
 if TYPE_CHECKING:
@@ -447,7 +441,7 @@ class Synopsis:
         return self._labels.grid(values, box)
 
     def plot(self, ax: Any = None, *, window: Window = None, **how: Any) -> Any:
-        """Draw a function of one or two axes with matplotlib: `dbern.synopsis.maps.plotted`."""
+        """Draw a function of one or two axes with matplotlib: `dbern.synopsis.drawing.plotted`."""
         return plotted(self, ax, window=window, **how)
 
     def shaped(self, *shapes: str) -> Synopsis:
@@ -499,3 +493,23 @@ def _unpickle(url: str, release_id: str) -> Synopsis:
     synopsis = Synopsis(url)
     synopsis._store.require(release_id)
     return synopsis
+
+
+class MemorySynopsis(Synopsis):
+    """The same function with every object of its store in memory; made by `to_memory`."""
+
+    def __init__(self, location: MemoryFolder) -> None:
+        self._store = ReleasedStore(location)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (MemorySynopsis, (self._store.location,))
+
+
+def to_memory(synopsis: Synopsis) -> MemorySynopsis:
+    """Return a synopsis that travels with its numbers; the folder may go afterwards."""
+    synopsis.verify()
+    location = location_at(synopsis.url)
+    names = [MANIFEST, *location.names()]
+    return MemorySynopsis(
+        MemoryFolder({name: b"".join(location.parts(name, 1 << 62)) for name in names})
+    )

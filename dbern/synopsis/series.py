@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.synopsis.maps import write_plainly
+from dbern.synopsis.drawing import write_plainly
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 

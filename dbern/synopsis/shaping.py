@@ -49,13 +49,13 @@ from dbern.bernstein.shapes import mean, positive_mean, value_range
 from dbern.certify.certificate import Certificate
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
-from dbern.synopsis.arrays import MOST_LOADED, ReleasedArray
-from dbern.synopsis.component import LatticeComponent
-from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
-from dbern.synopsis.readable_store import ReadableStore
+from dbern.model.component import LatticeComponent
+from dbern.synopsis.bands import BandRequest, ConfidenceBands
+from dbern.synopsis.function import Evaluation, ReleasedFunction
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.released_function import Evaluation, ReleasedFunction
+from dbern.synopsis.released import MOST_LOADED, ReleasedArray
 from dbern.synopsis.smoothing import Smoothing
+from dbern.synopsis.store import ReadableStore
 from dbern.types import FloatArray
 
 _NONNEGATIVE, _NORMALIZED = "nonnegative", "normalized"

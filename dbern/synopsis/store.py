@@ -1,36 +1,135 @@
-"""The objects of a released store: each is read whole, at most once, and checked as it is read."""
+"""The objects of a released store: each is read whole, at most once, and checked as it is read.
+
+The manifest is the last object of a synopsis, and the only sign that it is one. `ReadableStore` is
+what a synopsis reads, of a store or of a window of a stream's stores.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, Protocol, Self
 
 import numpy as np
+from pydantic import Field, StringConstraints
 
 from dbern.bernstein.blocks import Blocks
-from dbern.data.plain_files import too_large
+from dbern.data.plain_files import MAX_NAME, is_object_name, too_large
 from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
 from dbern.errors import IntegrityError, SpecError, printable, unreadable_refused
+from dbern.model.strict import StrictModel, Text, checked, damaged, parse_object, require
 from dbern.privacy.budget import Budget
-from dbern.synopsis.layout import LARGEST_NUMBER, array_paths
-from dbern.synopsis.manifest import Entry, Manifest, digest, digest_of
-from dbern.synopsis.metadata import Root, array_groups
-from dbern.synopsis.stored_arrays import MISSING, stored_arrays
-from dbern.synopsis.strict import damaged, parse_object
+from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION, ReleaseMetadata, Root, array_groups
+from dbern.synopsis.stored_arrays import LARGEST_NUMBER, MISSING, array_paths, stored_arrays
 from dbern.system import LRUCache
 from dbern.types import FloatArray
 
 SHARD_BYTES = 1 << 28
 """Most bytes of shards that are kept after they were read."""
-
 _READERS = 8
 _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
 _SIGNATURES = {f"{MANIFEST}.sig", f"{MANIFEST}.sigstore.json"}
 """Files of ssh-keygen and cosign, who vouch for the manifest: no part of the release."""
+
+
+def _require_object(name: str) -> None:
+    require(is_object_name(name) and name != MANIFEST, "is not the name of an object of the store")
+
+
+class Entry(StrictModel):
+    """Size and SHA-256 of one object."""
+
+    bytes: Annotated[int, Field(ge=0, lt=2**63)]
+    sha256: Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
+
+
+class _Version(StrictModel):
+    format: Text
+    format_version: int
+
+
+class Manifest(StrictModel):
+    """Identity of a release, and size and digest of every other object of its store."""
+
+    release_id: Text
+    created: Text
+    objects: dict[
+        Annotated[str, StringConstraints(max_length=MAX_NAME), checked(_require_object)], Entry
+    ]
+
+    def text(self) -> str:
+        """Return the JSON text: keys sorted, so that equal manifests are equal bytes."""
+        content = {"format": FORMAT, "format_version": FORMAT_VERSION, **self.model_dump()}
+        return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+    @classmethod
+    def parse(cls, text: bytes, where: str) -> Self:
+        """Read a manifest of this format version; `where` names the store in errors."""
+        version = parse_object(_Version, text, where, MANIFEST)
+        if (version.format, version.format_version) != (FORMAT, FORMAT_VERSION):
+            raise IntegrityError(
+                f"{where}: is {printable(version.format)} version {version.format_version}, and "
+                f"this dbern reads {FORMAT} version {FORMAT_VERSION}. Open it with the dbern that "
+                "wrote it"
+            )
+        return parse_object(cls, text, where, MANIFEST)
+
+
+def digest(data: bytes) -> Entry:
+    """Return the size and SHA-256 of an object."""
+    return digest_of([data])
+
+
+def digest_of(chunks: Iterable[bytes]) -> Entry:
+    """Return the size and SHA-256 of an object that comes in parts."""
+    size, sha256 = 0, hashlib.sha256()
+    for chunk in chunks:
+        size += len(chunk)
+        sha256.update(chunk)
+    return Entry(bytes=size, sha256=sha256.hexdigest())
+
+
+class ReadableStore(Protocol):
+    """Released numbers by their paths (FORMAT.md), and what is stated of them."""
+
+    @property
+    def location(self) -> object:
+        """Where it is; its text is the URL."""
+
+    @property
+    def released(self) -> ReleaseMetadata:
+        """Attributes of the root group, checked."""
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Attributes of the root group that FORMAT.md names, as JSON values."""
+
+    @property
+    def guarantee(self) -> Budget:
+        """Guarantee of the attributes."""
+
+    def require(self, release_id: str) -> None:
+        """Refuse another release than the given one."""
+
+    def verify(self) -> int:
+        """Check every object; return how many there are."""
+
+    def array(self, path: str) -> tuple[Any, dict[str, Any]]:
+        """Return a whole small array and its attributes."""
+
+    def array_attributes(self, path: str) -> Mapping[str, Any]:
+        """Return the attributes of an array."""
+
+    def values(self, path: str) -> FloatArray:
+        """Return an array of released numbers, in data units."""
+
+    def blocks(self, path: str) -> Blocks:
+        """Return the same in blocks that are read one by one."""
 
 
 class ReleasedStore:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from dbern.data.horizon import Horizon
 from dbern.data.storage import Location, location_at, storage_errors
-from dbern.synopsis.strict import StrictModel, Text, or_value_error, parse_object
+from dbern.model.strict import StrictModel, Text, or_value_error, parse_object
 
 INDEX = "stream.json"
 

@@ -23,21 +23,21 @@ from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.data.horizon import Horizon, Node, StreamNode, day_of
 from dbern.data.storage import location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
+from dbern.model.component import Component, LatticeComponent, StoredCertificate
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import errors_of
 from dbern.privacy.sums import SumNoise
 from dbern.reconstruct.layouts import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
-from dbern.synopsis.arrays import stored_strategy
-from dbern.synopsis.component import Component, LatticeComponent, StoredCertificate
-from dbern.synopsis.confidence_bands import BandRequest, ConfidenceBands
-from dbern.synopsis.layout import COEFFICIENTS
+from dbern.synopsis.bands import BandRequest, ConfidenceBands
+from dbern.synopsis.function import ReleasedFunction
 from dbern.synopsis.metadata import ReleaseMetadata, array_groups
 from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.released_function import ReleasedFunction
+from dbern.synopsis.released import stored_strategy
 from dbern.synopsis.series import NIGHTS_OF, Every, Series, interval_of
 from dbern.synopsis.store import ReleasedStore
+from dbern.synopsis.stored_arrays import COEFFICIENTS
 from dbern.synopsis.stream_index import INDEX, StreamIndex
 from dbern.system import LRUCache, counted
 from dbern.types import FloatArray

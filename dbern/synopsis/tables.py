@@ -20,7 +20,7 @@ from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import ObjectFile, check_url, creating, identity
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
-from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
+from dbern.synopsis.bands import NO_ROWS, BandRequest
 from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
 from dbern.system import Progress, cpu_count, format_number, is_url, one_thread, silent

@@ -15,19 +15,19 @@ from zarr.storage import MemoryStore
 
 from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, storage_errors
 from dbern.errors import IntegrityError, ReleaseError, SpecError
+from dbern.model.component import Component
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.layouts import Layout, Slab
-from dbern.synopsis.component import Component
-from dbern.synopsis.layout import (
+from dbern.synopsis.store import Entry, Manifest, digest
+from dbern.synopsis.stored_arrays import (
     COEFFICIENTS,
+    MISSING,
     ArrayLayout,
     group_layout,
     map_groups,
     map_layouts,
     released_path,
 )
-from dbern.synopsis.manifest import Entry, Manifest, digest
-from dbern.synopsis.stored_arrays import MISSING
 from dbern.types import FloatArray, Int64Array
 
 _CHUNK_COEFFICIENTS = 1 << 16

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.oblique import Oblique, _residuals, decorrelate
-from dbern.synopsis.component import StoredOblique
+from dbern.model.component import StoredOblique
 
 
 def covariance(rng, axes, strength=1.0):

@@ -18,12 +18,12 @@ from dbern.bernstein.kernels import kernel_of
 from dbern.certify.bias import KernelMixture
 from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
+from dbern.model.function_classes import _Mixture, read_class, stored_class
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.tradeoffs import smallest_epsilon
 from dbern.releasing import bandwidth_choice, publish
 from dbern.reporting import live
-from dbern.synopsis.function_classes import _Mixture, read_class, stored_class
 from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis

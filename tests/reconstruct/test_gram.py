@@ -12,6 +12,7 @@ from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.certify.balls import GramBall, Released, StatedBall
 from dbern.erm.user import UserKernel
 from dbern.errors import SpecError
+from dbern.model.function_classes import read_class, stored_class
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct import gram, map_from_dict, map_to_dict, strategy_of
 from dbern.reconstruct.gram import (
@@ -23,7 +24,6 @@ from dbern.reconstruct.gram import (
     rkhs_sensitivity,
 )
 from dbern.reconstruct.layouts import Lattice, Slab
-from dbern.synopsis.function_classes import read_class, stored_class
 from dbern.synopsis.smoothing import Smoothing, select, smoothed
 
 

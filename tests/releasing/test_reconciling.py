@@ -12,7 +12,7 @@ import pytest
 
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
-from dbern.synopsis.manifest import Manifest, digest
+from dbern.synopsis.store import Manifest, digest
 
 URL = ("--ledger", "sqlite:///ledger.db")
 

@@ -91,7 +91,7 @@ def test_a_private_number_of_rows_is_counted_from_a_bucket(project, bucket, clie
 @pytest.mark.slow
 def test_objects_are_asked_for_once(project, bucket, fixed, slabs, client, monkeypatch):
     dbern.release(remote(project, bucket, **SMALL), client=client)
-    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
     server = bucket.server
     server.requests.clear()
     opened = dbern.open(bucket.url("out.zarr"))

@@ -30,7 +30,7 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
-from dbern.synopsis.confidence_bands import BandRequest
+from dbern.synopsis.bands import BandRequest
 
 # --- Brackets
 

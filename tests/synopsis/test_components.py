@@ -13,15 +13,21 @@ from dbern.certify.balls import StatedBall
 from dbern.certify.bias import KernelMixture
 from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.errors import IntegrityError, SpecError
+from dbern.model.function_classes import read_class, stored_class
+from dbern.model.strict import parse_object
 from dbern.planning import measurement_plan
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
-from dbern.synopsis.function_classes import read_class, stored_class
-from dbern.synopsis.layout import COEFFICIENTS, array_paths, group_layout, map_groups, map_layouts
 from dbern.synopsis.metadata import ReleaseMetadata
-from dbern.synopsis.strict import parse_object
+from dbern.synopsis.stored_arrays import (
+    COEFFICIENTS,
+    array_paths,
+    group_layout,
+    map_groups,
+    map_layouts,
+)
 
 GAUSSIAN = kernel_of("gaussian", 0.2)
 SHARED = ("noise", "sensitivity", "certificate")

@@ -148,8 +148,8 @@ def test_positive_means_are_enclosed(shape):
     ({"h": [0, 0], "k": [5000, 20]}, "k"),
 ])  # fmt: skip
 def test_readers_refuse_what_no_release_says(synopsis, change, why):
-    from dbern.synopsis.component import LatticeComponent
-    from dbern.synopsis.strict import parse_object
+    from dbern.model.component import LatticeComponent
+    from dbern.model.strict import parse_object
 
     (component,) = synopsis.metadata["components"]
     LatticeComponent.from_json(component)

@@ -14,15 +14,14 @@ from projects import SOLVED, fix_reservations, labelled, released_in
 import dbern
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
+from dbern.model.component import LatticeComponent, NumericalErrors, ScaledNoise
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
 from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.reconstruct.layouts import Lattice
-from dbern.synopsis import arrays as released
-from dbern.synopsis import store
-from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.component import LatticeComponent, NumericalErrors, ScaledNoise
+from dbern.synopsis import released, store
+from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.smoothing import Smoothing, select
 from dbern.synopsis.store import StoredBlocks
 

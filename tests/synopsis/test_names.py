@@ -16,12 +16,12 @@ from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import IntegrityError, SpecError
+from dbern.model.strict import parse_object
 from dbern.planning.planner import plan_files
 from dbern.reporting.html import synopsis_page
 from dbern.reporting.live import live
 from dbern.synopsis.labels import _as_datetimes, named_values
 from dbern.synopsis.metadata import ReleaseMetadata
-from dbern.synopsis.strict import parse_object
 
 ROWS = 4000
 RESPONSE = {"column": "delay", "bounds": [0.0, 60.0]}

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from strategies import sections
 
 import dbern
-from dbern.synopsis.confidence_bands import NO_ROWS
-from dbern.synopsis.maps import MAX_CURVES, MAX_PANELS
+from dbern.synopsis.bands import NO_ROWS
+from dbern.synopsis.drawing import MAX_CURVES, MAX_PANELS
 from dbern.synopsis.titles import function_title
 
 pytestmark = [

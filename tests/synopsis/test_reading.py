@@ -24,10 +24,10 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dbern
 from dbern.bernstein.pieces import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
-from dbern.synopsis import confidence_bands
-from dbern.synopsis.arrays import ReleasedArray
+from dbern.synopsis import bands
 from dbern.synopsis.evaluate import LEAST_RESAMPLED
 from dbern.synopsis.points import confidence
+from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.tables import answer
 
 ABSENT = -(2**63)
@@ -574,13 +574,13 @@ def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
 
 def test_a_band_takes_one_thread_however_many_there_are(releases, monkeypatch):
     """Matrices are small: two threads took three times as long, most of it waiting."""
-    seen, made = [], confidence_bands.bands_of
+    seen, made = [], bands.bands_of
 
-    def bands(*given, **how):
+    def simultaneous(*given, **how):
         seen.extend(one["num_threads"] for one in threadpool_info())
         return made(*given, **how)
 
-    monkeypatch.setattr(confidence_bands, "bands_of", bands)
+    monkeypatch.setattr(bands, "bands_of", simultaneous)
     with threadpool_limits(2):
         assert dbern.open(releases[2].url).band() == releases[2].band()
     assert set(seen) == {1}

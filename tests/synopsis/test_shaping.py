@@ -19,7 +19,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.certify.certificate import SHRUNK_FRACTION
 from dbern.errors import SpecError
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.synopsis.shrinkage import shrunk
+from dbern.synopsis.smoothing import shrunk
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}

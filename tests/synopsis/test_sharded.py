@@ -15,8 +15,7 @@ from dbern.data.domain import Axis, Domain
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.synopsis import store
-from dbern.synopsis.evaluate import Polynomial
-from dbern.synopsis.lazy_polynomial import LazyPolynomial
+from dbern.synopsis.evaluate import LazyPolynomial, Polynomial
 
 BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 
@@ -24,8 +23,8 @@ BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 @pytest.mark.parametrize("h", [1, 3, 50])
 @pytest.mark.parametrize("k", [(9,), (200,), (30, 6), (10, 4, 7)])
 def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.lazy_polynomial._ROWS", 30)
-    monkeypatch.setattr("dbern.synopsis.lazy_polynomial._GRID_VALUES", 24)
+    monkeypatch.setattr("dbern.synopsis.evaluate._ROWS", 30)
+    monkeypatch.setattr("dbern.synopsis.evaluate._ADDED_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])
     blocks = ArrayBlocks(values.shape, layers, values)
@@ -52,7 +51,7 @@ def url(tmp_path_factory, client):
 @pytest.mark.slow
 def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, monkeypatch):
     expected = dbern.open(url)(np.array([[1.0, 0.1], [1.2, -0.9], [10.0, 0.0]]))
-    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
     reads, digests = [], []
     original = store.ReleasedStore._decoded
     monkeypatch.setattr(
@@ -90,7 +89,7 @@ def test_no_more_is_kept_than_fits(url, monkeypatch):
 
 @pytest.mark.slow
 def test_a_damaged_shard_is_refused_when_it_is_read(url, tmp_path, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.arrays.MOST_LOADED", 100)
+    monkeypatch.setattr("dbern.synopsis.released.MOST_LOADED", 100)
     copy = shutil.copytree(url, tmp_path / "copy.zarr")
     path = copy / "components/density/coefficients/c/15/0"
     path.write_bytes(path.read_bytes()[::-1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dbern.synopsis.manifest import Manifest, digest
+from dbern.synopsis.store import Manifest, digest
 from dbern.synopsis.stored_arrays import _content
 
 

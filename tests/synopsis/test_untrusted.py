@@ -35,9 +35,9 @@ from shared import shared
 import dbern
 from dbern.cli import main as command_line
 from dbern.errors import DbernError, IntegrityError, printable
+from dbern.model.strict import parse_object
 from dbern.reporting import html, svg
 from dbern.synopsis.metadata import StoredCombination
-from dbern.synopsis.strict import parse_object
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
 SHARD = "components/density/coefficients/c/0/0"

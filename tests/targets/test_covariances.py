@@ -168,7 +168,7 @@ def test_every_query_of_a_release_agrees(exact_release):
     many = synopsis(np.tile(points, (400, 1)))
     np.testing.assert_allclose(many[: len(points)], found, atol=1e-8 * exact.max())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.synopsis.arrays._GRID_POINTS", 11)  # two rows at a time
+        patch.setattr("dbern.synopsis.released._GRID_POINTS", 11)  # two rows at a time
         grid = synopsis.grid((7, 5))
     at = np.array(list(itertools.product(grid["x"].values, grid["y"].values)))
     np.testing.assert_allclose(grid.values.T.ravel(), synopsis(at), atol=1e-9 * exact.max())

@@ -16,7 +16,6 @@ from dbern.combination.responses import Ratio
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.privacy.budget import PrivacyUnit
-from dbern.synopsis.arrays import ReleasedArray
 from dbern.synopsis.labels import response_name
 from dbern.synopsis.points import Points, confidence
 from dbern.synopsis.questions.answers import Answer, Target
@@ -34,7 +33,7 @@ from dbern.synopsis.questions.regions import Region
 from dbern.synopsis.questions.released_bins import ReleasedBins, ReleasedResponses
 from dbern.synopsis.questions.responses import Average, Curve
 from dbern.synopsis.questions.sampling import read_counts, sampled_points
-from dbern.synopsis.released import Released
+from dbern.synopsis.released import Released, ReleasedArray
 from dbern.types import FloatArray
 
 

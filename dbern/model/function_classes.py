@@ -18,8 +18,7 @@ from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.certify.balls import GramBall, StatedBall
 from dbern.certify.bias import Approximation, KernelMixture
 from dbern.certify.smoothness import Holder, Linear, Smooth
-from dbern.reconstruct.gram import CubeKernel
-from dbern.synopsis.strict import (
+from dbern.model.strict import (
     ABSENT,
     Count,
     NotNegative,
@@ -31,6 +30,7 @@ from dbern.synopsis.strict import (
     or_value_error,
     require,
 )
+from dbern.reconstruct.gram import CubeKernel
 
 _NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
 _MOST_DERIVATIVES = 100

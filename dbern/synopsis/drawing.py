@@ -14,7 +14,7 @@ from dbern.certify.error_summary import lower_bound_text, upper_bound_text
 from dbern.combination.base import Combination, Meaning
 from dbern.data.domain import Domain, rounded_text, volume_unit
 from dbern.errors import SpecError, optional_import, printable
-from dbern.synopsis.confidence_bands import NO_ROWS, BandRequest
+from dbern.synopsis.bands import NO_ROWS, BandRequest
 from dbern.synopsis.grids import check_numeric
 from dbern.synopsis.labels import of_columns
 from dbern.synopsis.points import Points, Shape, Window
@@ -25,13 +25,13 @@ from dbern.types import BoolArray, FloatArray
 if TYPE_CHECKING:
     import xarray
 
+
 FAR = 3.0
 """Times what values vary by: how far beyond them a band is drawn."""
 MAX_PANELS = 12
 """Most groups or classes that are drawn as maps; a picture says so where it leaves some out."""
 MAX_CURVES = 10
 """Most of them in one drawing: as many as matplotlib has colours."""
-
 _HINT = "pictures need matplotlib. Install it with: pip install 'dbern[report]'"
 _SHOWN_POINTS = {1: 401, 2: 201}
 _LONGEST = 3.0  # side of a map in true aspect

@@ -16,16 +16,8 @@ from dbern.bernstein.basis import INTERPOLATED, MOST_AXES, MOST_INTERPOLATED, MO
 from dbern.bernstein.oblique import Oblique
 from dbern.certify.certificate import Certificate
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
-from dbern.privacy.contract import Sensitivity
-from dbern.privacy.covariance import NoiseCovariance
-from dbern.privacy.families import FAMILIES, NoiseFamily, errors_of
-from dbern.privacy.noise_law import NoiseLaw
-from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
-from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.gram import MOST_POINTS
-from dbern.reconstruct.layouts import ArrayLayout, Lattice
-from dbern.synopsis.function_classes import FunctionClass
-from dbern.synopsis.strict import (
+from dbern.model.function_classes import FunctionClass
+from dbern.model.strict import (
     ABSENT,
     Count,
     Granule,
@@ -42,10 +34,17 @@ from dbern.synopsis.strict import (
     or_value_error,
     require,
 )
+from dbern.privacy.contract import Sensitivity
+from dbern.privacy.covariance import NoiseCovariance
+from dbern.privacy.families import FAMILIES, NoiseFamily, errors_of
+from dbern.privacy.noise_law import NoiseLaw
+from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
+from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.gram import MOST_POINTS
+from dbern.reconstruct.layouts import ArrayLayout, Lattice
 
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
-
 _OF_LATTICES = {"k", "h", "approximation", "oblique", "spectral"}
 _LAWS = {family.law_kind: family.law for family in FAMILIES}
 _NAMES = tuple(dict.fromkeys(name for family in FAMILIES for name in noise_names(family).values()))

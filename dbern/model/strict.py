@@ -28,10 +28,22 @@ from dbern.errors import DbernError, IntegrityError, printable
 from dbern.privacy.budget import exact
 
 ABSENT: Any = None  # a key that may be left out; where it is written it is no null
-
 _MOST_ROWS = 10**15
 _LONG_NUMBER = re.compile(r"\d+\.\d{20,}|\d{20,}(\.\d+)?")  # a limit of floats, as pydantic says it
 _BUILDING = Lock()
+Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
+Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
+NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
+Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
+Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
+Resolution = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...], Field(min_length=1)]
+Steps = Annotated[
+    tuple[Annotated[int, Field(ge=1, le=MOST_INTERPOLATED_K)], ...], Field(min_length=1)
+]
+Orders = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...], Field(min_length=1)]
+OrdersOrLinear = Annotated[
+    tuple[Annotated[int, Field(ge=INTERPOLATED, le=MOST_H)], ...], Field(min_length=1)
+]
 
 
 class StrictModel(BaseModel):
@@ -134,19 +146,10 @@ def _require_positive(text: str) -> None:
     require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
 
 
-Text = Annotated[str, StringConstraints(max_length=LONGEST_TEXT)]
 Name = Annotated[str, StringConstraints(max_length=255), checked(_require_plain)]
+
+
 Exact = Annotated[str, StringConstraints(max_length=4000), checked(number)]
+
+
 PositiveDecimal = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]
-Positive = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER)]
-NotNegative = Annotated[float, Field(ge=0, le=MAX_NUMBER)]
-Granule = Annotated[float, Field(ge=MIN_NUMBER, le=MAX_NUMBER / 2**63)]  # of values
-Count = Annotated[int, Field(ge=1, le=_MOST_ROWS)]
-Resolution = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_K)], ...], Field(min_length=1)]
-Steps = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=MOST_INTERPOLATED_K)], ...], Field(min_length=1)
-]
-Orders = Annotated[tuple[Annotated[int, Field(ge=1, le=MOST_H)], ...], Field(min_length=1)]
-OrdersOrLinear = Annotated[
-    tuple[Annotated[int, Field(ge=INTERPOLATED, le=MOST_H)], ...], Field(min_length=1)
-]

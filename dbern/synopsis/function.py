@@ -1,10 +1,11 @@
-"""``ReleasedFunction``: the function that released arrays make, evaluated point by point."""
+"""The function that released arrays make: values, and decisions between classes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,12 @@ from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.least_squares import LeastSquares
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
-from dbern.synopsis.arrays import ReleasedArray
-from dbern.synopsis.component import Component, LatticeComponent
-from dbern.synopsis.decisions import require_probabilities
-from dbern.synopsis.moments import ReleasedMoments
+from dbern.model.component import Component, LatticeComponent
 from dbern.synopsis.points import Order, orders
-from dbern.synopsis.readable_store import ReadableStore
-from dbern.synopsis.released import Released
+from dbern.synopsis.regression import ReleasedMoments
+from dbern.synopsis.released import Released, ReleasedArray, ReleasedVector
 from dbern.synopsis.smoothing import Smoothing
-from dbern.synopsis.vectors import ReleasedVector
+from dbern.synopsis.store import ReadableStore
 from dbern.types import FloatArray
 
 
@@ -170,3 +168,35 @@ class ReleasedFunction:
 def is_auto(h: Order) -> bool:
     """Return whether the released values choose the order."""
     return isinstance(h, str) and h == "auto"
+
+
+def labels_of(decisions: FloatArray, classes: Sequence[Any]) -> Any:
+    """Return the classes that are decided for, (m,); where a decision is NaN, None.
+
+    `decisions` are above zero for the second of two classes, or largest in the column of a class.
+    """
+    codes = decisions.argmax(axis=1) if decisions.ndim == 2 else (decisions > 0).astype(np.int64)
+    labels = np.array(classes)[codes]
+    unknown = np.isnan(decisions.reshape(len(decisions), -1)).any(axis=1)
+    if unknown.any():
+        labels = labels.astype(object)
+        labels[unknown] = None
+    return labels
+
+
+def require_probabilities(combination: Combination, target: Mapping[str, Any]) -> None:
+    """Refuse a function that leaves no probabilities of its classes, and say what does."""
+    if not combination.classes:
+        raise SpecError("probabilities: this function has no classes. Ask for its values")
+    if combination.log_odds or combination.meaning(target) == "log-odds":
+        return
+    if target.get("release") == "joint":
+        raise SpecError(
+            "probabilities: a joint release is the difference of two scores, which do not follow "
+            'from it. Release naive Bayes with release = "factored", or ask for decisions'
+        )
+    raise SpecError(
+        f"probabilities: a {target['kind']} of {len(combination.classes)} classes has none. Use "
+        "decision_function or predict, or release naive-bayes or, of two classes, "
+        "logistic-regression"
+    )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab
 
 MINIMAL: dict[str, dict[str, Any]] = {
     "release": {"name": "demo", "output": "out/demo.zarr"},

@@ -212,7 +212,7 @@ NAMED = {  # kinds of learners elsewhere than theirs, which version 1 of the for
     # The store says by them what values mean.
     "dbern.combination.base": {"kernel-density", "logistic-regression"},
     # They are names of combinations, too.
-    "dbern.combination.kernel_scores": {"naive-bayes"},
+    "dbern.combination.class_scores": {"naive-bayes"},
     "dbern.combination.gaussian_scores": {"gaussian-naive-bayes"},
 }
 

@@ -408,7 +408,7 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
         """
 import numpy as np
 from dbern.planning.plans import ReleasePlan
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab
 values = []
 for noise in ("laplace", "reversed-laplace"):
     spec, plan = planned(noise)

@@ -26,9 +26,8 @@ from projects import KEY, Project, objects
 import dbern
 from dbern.data.domain import Column
 from dbern.data.footers import unlocked
-from dbern.data.frames import frame_of
+from dbern.data.frames import frame_of, write_spool
 from dbern.data.parquet import read_batches
-from dbern.data.spool import write_spool
 from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, ReleaseError, SpecError
 from dbern.releasing.run import abandon
@@ -467,7 +466,7 @@ def test_a_full_disk_is_told_as_one_and_can_be_refunded(tmp_path, monkeypatch):
         with Path("/dev/full").open("wb", buffering=0) as file:
             file.write(b"0")
 
-    monkeypatch.setattr("dbern.data.spool.pq.ParquetWriter.write_table", full)
+    monkeypatch.setattr("dbern.data.frames.pq.ParquetWriter.write_table", full)
     with pytest.raises(ReleaseError, match=r"spool directory .*: No space left on device"):
         dbern.release(spec, data=pa.table({"v": np.arange(8.0)}))
     assert len(project.remains()) == 1  # the key

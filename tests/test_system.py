@@ -9,7 +9,7 @@ from numba import types
 
 from dbern.cluster.certificates import expiry
 from dbern.compiling import compiled
-from dbern.data.object_settings import ObjectStoreSettings, read_credentials, trusted
+from dbern.data.objects import ObjectStoreSettings, read_credentials, trusted
 from dbern.errors import DbernError, printable, shortage_of, without_text
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.wrapped_keys import SECRET_FILE, _secret_of

@@ -22,7 +22,7 @@ from dbern.cluster.plain import TaskResult
 from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
-from dbern.data.source_files import discover
+from dbern.data.sources import discover
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES

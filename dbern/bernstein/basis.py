@@ -1,45 +1,42 @@
-"""Bernstein basis and iterated Bernstein operator (Definitions 3 to 6 of the paper)."""
+"""Bernstein basis and iterated Bernstein operator (Definitions 3 to 6 of the paper).
+
+Nodes lie evenly, so bases are the same in reverse: vectors and matrices are worked on as even and
+odd parts, each half as large.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.parity import by_parity, from_parity
 from dbern.bernstein.splines import bin_matrix
 from dbern.types import FloatArray
 
 _FEW_POINTS = 32  # for which steps of Python would take longer than the products
-
 MANY = 256
 """Rows, or bins, of which each has to do with its neighbours alone."""
 _POINTS_TOGETHER = 1024
 _MIN_WEIGHT = 1e-22
-
 MOST_K = 1000
 """Largest degree: beyond, ``2^-k`` underflows."""
-
 MOST_AXES = 8
 """Most axes of a lattice."""
-
 MOST_H = 10_000
 """Largest order: up to it and any degree `iterated_matrix` keeps constants to 1e-9.
 
 Its roundings grow with the order: at 1e12 it keeps one digit, at 1e18 none.
 """
-
 INTERPOLATED = 0
 """Order of a function that is linear, axis by axis, between its lattice values.
 
 It has no iterated operator: its coefficients are its lattice values, its basis are hats. So it is
 nowhere larger than its largest lattice value, and k may be as large as a narrow kernel needs.
 """
-
 MOST_INTERPOLATED_K = 4096
 """Largest k of a function that is linear between its lattice values."""
-
 MOST_INTERPOLATED = 1 << 22
 """Most lattice values of such a function: it is held in memory (32 MiB)."""
 
@@ -156,3 +153,54 @@ def iterate(coefficients: FloatArray, h: Sequence[int]) -> FloatArray:
         matrix = iterated_matrix(result.shape[0] - 1, order)
         result = np.tensordot(result, matrix, axes=(0, 1))
     return np.ascontiguousarray(result)
+
+
+def by_parity(matrix: FloatArray, count: int = 0) -> tuple[FloatArray, FloatArray]:
+    """Parts on even and odd vectors of a matrix that is the same in reverse, rows and columns.
+
+    It mixes neither kind with the other, so products, sums, inverses and transposes are those of
+    the two parts, in orthonormal coordinates (`parities`). With a `count`, `matrix` is the first
+    half of as many rows.
+    """
+    count, columns = count or len(matrix), matrix.shape[1] // 2
+    rows = count // 2
+    top = matrix[: count - rows]
+    first, last = top[:, :columns], top[:, ::-1][:, :columns]
+    middle = math.sqrt(2) * top[:, columns : matrix.shape[1] - columns]
+    even = np.concatenate([first + last, middle], axis=1)
+    even[rows:] /= math.sqrt(2)
+    return even, (first - last)[:rows]
+
+
+def with_mirrored(rows: FloatArray, count: int) -> FloatArray:
+    """Complete the first half of `count` rows by the same rows in reverse."""
+    return np.concatenate([rows, rows[: count - len(rows)][::-1, ::-1]])
+
+
+def from_parity(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Merge two parts into the matrix: the inverse of `by_parity`."""
+    rows, columns = odd.shape
+    top, paired = np.empty((len(even), even.shape[1] + columns)), even[:, :columns].copy()
+    paired[rows:] *= math.sqrt(2)
+    top[:, :columns], top[:, ::-1][:, :columns] = paired / 2, paired / 2
+    top[:rows, :columns] += odd / 2
+    top[:rows, ::-1][:, :columns] -= odd / 2
+    top[:rows, columns : even.shape[1]] = even[:rows, columns:] / math.sqrt(2)
+    top[rows:, columns : even.shape[1]] = even[rows:, columns:]
+    return with_mirrored(top, len(even) + rows)
+
+
+def parities(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Even and odd parts of values (m, ..) in reverse, in orthonormal coordinates."""
+    half = len(values) // 2
+    first, last = values[:half], values[::-1][:half]
+    middle = values[half : len(values) - half]
+    even = np.concatenate([(first + last) / math.sqrt(2), middle])
+    return even, (first - last) / math.sqrt(2)
+
+
+def of_parities(even: FloatArray, odd: FloatArray) -> FloatArray:
+    """Merge two parts into the values (m, ..): the inverse of `parities`."""
+    half = len(odd)
+    first, last = even[:half] + odd, even[:half] - odd
+    return np.concatenate([first / math.sqrt(2), even[half:], last[::-1] / math.sqrt(2)])

@@ -39,9 +39,9 @@ from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matr
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
-from dbern.certify.bias import Approximation
-from dbern.certify.smoothness import absolute_moment
+from dbern.certify.approximation import Approximation, absolute_moment
 from dbern.reconstruct.axis_maps import Maps
+from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.gram import (
     MOST_POINTS,
     CubeKernel,
@@ -49,7 +49,6 @@ from dbern.reconstruct.gram import (
     analysed_norm,
     lattice_sup_norm,
 )
-from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

@@ -36,9 +36,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.bernstein.basis import INTERPOLATED
+from dbern.bernstein.basis import INTERPOLATED, with_mirrored
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.bernstein.parity import with_mirrored
 from dbern.bernstein.splines import local_weights
 from dbern.certify.bin_errors import FLOATS, ROWS, BinErrors, distances
 from dbern.certify.interpolated_errors import InterpolatedErrors

@@ -9,9 +9,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.certify.bias import Approximation
+from dbern.certify.approximation import Approximation
 from dbern.certify.lower_bounds import LowerBound
-from dbern.certify.noise_quantile import linear_noise_bound, noise_bound
+from dbern.certify.noise import linear_noise_bound, noise_bound
 from dbern.combination.base import Combination
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise

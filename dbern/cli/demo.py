@@ -169,7 +169,7 @@ def _truth(folder: Path, like: xarray.DataArray, progress: Progress) -> xarray.D
     from dbern.data.domain import Column
     from dbern.data.footers import read_footers
     from dbern.data.parquet import read_batches
-    from dbern.data.source_files import discover
+    from dbern.data.sources import discover
 
     total, rows = np.zeros(like.shape), 0
     names = [str(name) for name in like.dims]

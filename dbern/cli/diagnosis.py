@@ -26,8 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 from dbern.cluster.connection import UNREACHABLE, connect, require_address
 from dbern.cluster.plain import shown
 from dbern.cluster.workers import answers, check_workers, unlike
-from dbern.data.object_settings import current_settings
-from dbern.data.objects import Objects, check_url
+from dbern.data.objects import Objects, check_url, current_settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
 from dbern.ledger.amounts import period_of

@@ -28,8 +28,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.measure.counters import Counters
-from dbern.measure.reading import Portion
+from dbern.measure.counters import Counters, Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.noise_law import NoiseLaw

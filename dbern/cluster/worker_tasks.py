@@ -24,11 +24,10 @@ from dbern.errors import (
     shortage_of,
 )
 from dbern.measure.accumulator import StoppedError
-from dbern.measure.counters import Counters
-from dbern.measure.reading import Portion, Reading, TableReading
+from dbern.measure.counters import Counters, Portion, Reading, TableReading
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab
 from dbern.system import one_thread
 from dbern.types import Int64Array
 

@@ -14,11 +14,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dbern.combination.base import Combination
+from dbern.combination.class_scores import KernelScores
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.gaussian_scores import GaussianScores
-from dbern.combination.kernel_scores import KernelScores
-from dbern.combination.least_squares import LeastSquares
-from dbern.combination.responses import Quotient, Quotients, Shifted
+from dbern.combination.responses import LeastSquares, Quotient, Quotients, Shifted
 
 KINDS: Mapping[str, type[Combination]] = {
     combination.kind: combination

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dbern.combination.base import ReleasedShapes
-from dbern.combination.scores import ClassScores, over, share_of
+from dbern.combination.class_scores import ClassScores, over, share_of
 from dbern.types import FloatArray
 
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared

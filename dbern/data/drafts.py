@@ -1,8 +1,8 @@
-"""Files that appear whole, under their name, or not at all: drafts beside them, then renamed.
+"""Files that appear whole, under their name, or not at all, and survive a power cut once written.
 
-A draft is locked as long as its process lives. So what a killed process left is known, and goes
-when the same file is written, or asked for, again. Its name is random: process ids repeat in
-containers that share a folder.
+A draft lies beside its file and is renamed. It is locked as long as its process lives. So what a
+killed process left is known, and goes when the same file is written, or asked for, again. Its name
+is random: process ids repeat in containers that share a folder.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import fcntl
 import glob
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from dbern.errors import EnvironmentRefusedError
+
 _RANDOM_BYTES = 8
 _RANDOM_PART = "[0-9a-f]" * 2 * _RANDOM_BYTES
 """Pattern of what makes a draft's name random: no file that a user named is taken for one."""
-
 _LOOKING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe of that name does not stop it
 
 
@@ -87,3 +89,41 @@ def _lock(descriptor: int, how: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def write_new(path: Path, *content: bytes) -> None:
+    """Create `path`, readable by its owner alone, with `content` on the disk; all or nothing.
+
+    The caller syncs the directory entry (`sync_directory`).
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def sync_directory(path: Path) -> None:
+    """Put a directory's entries on the disk; a synced file is lost without its name."""
+    with open_descriptor(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        os.fsync(descriptor)
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory for its owner alone; one that is there must be just that."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        status = path.lstat()
+        private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+        if not private or status.st_uid != os.geteuid():
+            raise EnvironmentRefusedError(
+                f"{path} must be a directory of this user alone. Run: chmod 700 {path}"
+            ) from None
+        return
+    path.chmod(0o700)  # a umask may have taken the owner's own bits
+    sync_directory(path.parent)

@@ -16,22 +16,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from dbern.data.columns import stored_type, to_stored
 from dbern.data.domain import Column
 from dbern.data.footers import FileFacts, check_column, leaves, read_together
 from dbern.data.parquet import BATCH_ROWS, records_of
-from dbern.errors import DbernError, SpecError, shortage_of
+from dbern.errors import DbernError, SpecError, optional_import, shortage_of
 from dbern.types import FloatArray
 
 GROUP_ROWS = 1 << 19
 """Rows of a row group of a spool, of which one may have up to twice as many: each has its price."""
-
 _CONVERTED_ROWS = 1 << 17  # at a time
-
 _TEXT_FILES = ("csv", "json")
 _READ_BITS = 32  # of the indices that pyarrow reads: it converts them to others, and checks Unicode
 _KEY = "data"
@@ -39,6 +39,7 @@ _KINDS = (
     "Give a pandas, polars or Dask data frame, an Arrow table, record-batch reader or dataset, or "
     "a DuckDB relation"
 )
+_GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
 
 
 @dataclass(frozen=True)
@@ -339,3 +340,40 @@ def frame_batches(frame: Frame, only: Column | None = None) -> Iterator[dict[str
         for batch in frame.read():
             for start in range(0, len(batch), BATCH_ROWS):
                 yield records_of(batch.slice(start, BATCH_ROWS), frame.columns, only)
+
+
+def write_spool(file: BinaryIO, frame: Frame, key: bytes) -> int:
+    """Write the floats of a frame as an encrypted Parquet file, and return how many rows there are.
+
+    Raises SpecError or ShortageError for a table that cannot be read, which may be due to a
+    record, EnvironmentRefusedError for a pyarrow that cannot encrypt.
+    """
+    with optional_import(
+        f"data: needs pyarrow 25 or later, and this is {pa.__version__}. Install it, or write "
+        "Parquet files and name them in data.source."
+    ):
+        from pyarrow.parquet.encryption import create_encryption_properties
+    schema = pa.schema([(column.name, stored_type(column)) for column in frame.columns])
+    rows = 0
+    with pq.ParquetWriter(
+        file, schema, use_dictionary=False, compression="none", write_statistics=False,
+        store_schema=False, encryption_properties=create_encryption_properties(key),
+    ) as writer:  # fmt: skip
+        for table in _groups(frame, schema):
+            writer.write_table(table, 2 * GROUP_ROWS)
+            rows += len(table)
+    return rows
+
+
+def _groups(frame: Frame, schema: pa.Schema) -> Iterator[pa.Table]:
+    """Yield tables of about a row group each, for batches may be of a few rows."""
+    waiting = list[pa.RecordBatch]()
+    for records in frame_batches(frame):
+        arrays = [to_stored(records[column.name], column) for column in frame.columns]
+        waiting.append(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        enough = sum(map(len, waiting)) >= GROUP_ROWS
+        if enough or sum(batch.nbytes for batch in waiting) >= _GROUP_BYTES:
+            yield pa.Table.from_batches(waiting, schema)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting, schema)

@@ -3,6 +3,10 @@
 Its client takes credentials from the environment, from a file that it names, or from the identity
 of the machine, never from a URL. No client travels: what a graph, a spec or a ledger holds is a
 URL. Failures are `OSError` without the server's text.
+
+Settings are those of Amazon's own tools, so that one environment serves all. Credentials stay out
+of `ObjectStoreSettings`, which is compared and cached; nothing here is ever in a spec, a graph or a
+log.
 """
 
 from __future__ import annotations
@@ -14,19 +18,15 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from configparser import ConfigParser, Error
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from io import RawIOBase
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from dbern.data.object_settings import (
-    ObjectStoreSettings,
-    current_settings,
-    read_credentials,
-    trusted,
-)
 from dbern.data.source_names import (
     TABLE_FORMATS,
     is_hidden,
@@ -36,8 +36,11 @@ from dbern.data.source_names import (
     refuse_table,
     table_root,
 )
-from dbern.errors import SpecError, optional_import
+from dbern.errors import EnvironmentRefusedError, SpecError, optional_import
+from dbern.system import read_small
 
+_AUTHORITY, _CREDENTIALS = "AWS_CA_BUNDLE", "AWS_SHARED_CREDENTIALS_FILE"
+_REGION = "us-east-1"
 _URL = re.compile(r"s3://[a-z0-9][a-z0-9.-]*/.+")
 _MAGIC = re.compile(r"[*\[]")
 _TIMEOUT_SECONDS = 30
@@ -45,6 +48,77 @@ _RETRIES, _RETRY_SECONDS = 5, 60
 _ATTEMPTS, _WAIT_SECONDS = 4, 0.1
 _STREAMED_BYTES = 1 << 20
 _PART_BYTES, _PARTS = 32 << 20, 2  # in flight; 10000 parts are the most that an object may have
+
+
+class ObjectStoreSettings(NamedTuple):
+    """Store, and the settings of its protocol."""
+
+    server: str  # its address; empty for Amazon's
+    region: str
+    authority: str  # a file of certificates to trust; empty for the system's
+    credentials: str  # a file; empty where the environment or the identity of the machine has them
+    profile: str  # which of them
+    changed: tuple[int, int]  # when the two files were: whoever keeps a client makes another then
+
+
+def current_settings() -> ObjectStoreSettings:
+    """Settings from the variables of this process, as they are now."""
+    variable = os.environ.get
+    authority = variable(_AUTHORITY) or ""
+    credentials = "" if variable("AWS_ACCESS_KEY_ID") else variable(_CREDENTIALS) or ""
+    return ObjectStoreSettings(
+        server=variable("AWS_ENDPOINT_URL_S3") or variable("AWS_ENDPOINT_URL") or "",
+        region=variable("AWS_REGION") or variable("AWS_DEFAULT_REGION") or _REGION,
+        authority=authority,
+        credentials=credentials,
+        profile=variable("AWS_PROFILE") or "default",
+        changed=(_changed(authority), _changed(credentials)),
+    )
+
+
+def trusted(settings: ObjectStoreSettings) -> bytes | None:
+    """Return certificates to trust besides the system's, as PEM; None where none are named.
+
+    Raises EnvironmentRefusedError for a file that cannot be read.
+    """
+    return _content(settings.authority, _AUTHORITY).encode() if settings.authority else None
+
+
+def read_credentials(settings: ObjectStoreSettings) -> dict[str, str]:
+    """Content of the file of credentials, by obstore's names; no message quotes the file."""
+    if not settings.credentials:
+        return {}
+    parser = ConfigParser(interpolation=None)
+    try:
+        parser.read_string(_content(settings.credentials, _CREDENTIALS))
+        profile = parser[settings.profile]
+        keys = {name: profile[f"aws_{name}"] for name in ("access_key_id", "secret_access_key")}
+    except (Error, KeyError):
+        raise EnvironmentRefusedError(
+            f"{_CREDENTIALS}: {settings.credentials} has no profile {settings.profile} with "
+            "aws_access_key_id and aws_secret_access_key. Write both below its name in brackets, "
+            "or name another in AWS_PROFILE."
+        ) from None
+    token = profile.get("aws_session_token")
+    return {**keys, "session_token": token} if token else keys
+
+
+def _changed(file: str) -> int:
+    try:
+        return Path(file).stat().st_mtime_ns if file else 0
+    except (OSError, ValueError):  # said when it is read
+        return 0
+
+
+def _content(file: str, variable: str) -> str:
+    try:
+        return read_small(file).decode()
+    except (OSError, ValueError) as error:
+        shown = "no path" if {"\n", "="} & set(file) else file  # but the content itself
+        raise EnvironmentRefusedError(
+            f"{variable} names {shown}, which cannot be read ({type(error).__name__}). Write the "
+            f"path of a file that is mounted, or unset {variable}."
+        ) from None
 
 
 def check_url(url: str, what: str) -> str:

@@ -43,12 +43,11 @@ from dbern.bernstein import kernels as densities
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.certify.bias import Approximation, KernelMixture
+from dbern.certify.approximation import Approximation, KernelMixture
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import FeatureMap
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, LatticeMapStrategy
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Bound, LatticeMapStrategy, Slab
 from dbern.reconstruct.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

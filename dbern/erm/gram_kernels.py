@@ -23,12 +23,11 @@ from typing import cast
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Stationary
+from dbern.certify.approximation import Approximation, KernelMixture
 from dbern.certify.balls import GramBall
-from dbern.certify.bias import Approximation, KernelMixture
 from dbern.erm.spaces import Space
-from dbern.reconstruct.base import Bound, LatticeMapStrategy
+from dbern.reconstruct.base import Bound, Lattice, LatticeMapStrategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, rkhs_sensitivity
-from dbern.reconstruct.layouts import Lattice
 from dbern.types import FloatArray
 
 STATIONARY = ("laplace", "matern-3/2", "matern-5/2")

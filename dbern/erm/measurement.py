@@ -32,7 +32,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.bias import Approximation
+from dbern.certify.approximation import Approximation
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.gram_kernels import GramKernel
 from dbern.erm.linear_features import LinearFeatures

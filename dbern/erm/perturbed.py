@@ -81,8 +81,7 @@ from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.reconstruct.base import AnyStrategy, Bound, VectorStrategy
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import AnyStrategy, Bound, Slab, VectorStrategy
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT_FEATURE = 1.5

@@ -41,9 +41,8 @@ from dbern.erm.summation import BLOCK
 from dbern.erm.user import UserLoss
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.reconstruct.base import AnyStrategy, LatticeMapStrategy, VectorStrategy
+from dbern.reconstruct.base import AnyStrategy, LatticeMapStrategy, Slab, VectorStrategy
 from dbern.reconstruct.gram import GramStrategy
-from dbern.reconstruct.layouts import Slab
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 18

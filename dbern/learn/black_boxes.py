@@ -32,8 +32,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.bias import Approximation
-from dbern.certify.smoothness import Linear
+from dbern.certify.approximation import Approximation, Linear
 from dbern.errors import IntegrityError
 from dbern.learn.lattice_values import BlackBoxAccumulator
 from dbern.learn.user_functions import FUNCTION, UserFunction, try_out

@@ -67,15 +67,14 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.measure.accumulator import Accumulator, Errors, Memory, Pass
 from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import RecordWeights, ResponseWeight
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, Slab
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 POSITION_BITS = 32

@@ -16,8 +16,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.learn.user_functions import FUNCTION, UserFunction, load
 from dbern.measure.accumulator import Errors, Memory, StoppedError
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import LatticeStrategy, Slab
 from dbern.types import FloatArray, Int64Array
 
 _MAX_BITS = 52  # of a sum, so that it is a float without error

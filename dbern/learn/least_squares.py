@@ -27,7 +27,7 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.combination.polynomials import count_with_products, with_products
+from dbern.combination.functions import count_with_products, with_products
 from dbern.data.domain import Column, Domain, Response
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.record_weights import ResponseWeight

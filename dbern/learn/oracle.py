@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import Field
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.certify.bias import Approximation
-from dbern.certify.smoothness import Holder, Linear, Smooth
+from dbern.certify.approximation import Approximation, Holder, Linear, Smooth
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_boxes import BlackBox

@@ -40,9 +40,8 @@ from dbern.erm.perturbed import (
 from dbern.erm.solver import minimize
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.perturbation import penalty_weight, tied_charge
+from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
-from dbern.reconstruct.noisy_least_squares import least_squares
-from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.system import one_thread
 from dbern.targets.base import DesignedMeasurement
 from dbern.targets.predicted_functions import Function, deviation_of

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from dbern.bernstein.reproducing import Linear
 from dbern.combination.base import Combination
-from dbern.combination.least_squares import LeastSquares
-from dbern.combination.polynomials import count_with_products
+from dbern.combination.functions import count_with_products
+from dbern.combination.responses import LeastSquares
 from dbern.data.domain import RecordSchema
 from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Huber, Square

@@ -8,10 +8,9 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from dbern.data.drafts import open_descriptor
+from dbern.data import drafts
+from dbern.data.drafts import open_descriptor, private_directory, sync_directory
 from dbern.errors import EnvironmentRefusedError, IntegrityError
-from dbern.ledger import durable
-from dbern.ledger.durable import private_directory, sync_directory
 from dbern.privacy.keystream import KEY_BYTES, new_key
 from dbern.system import read_small
 
@@ -29,7 +28,7 @@ class KeyFiles:
         """Draw a key and put it on the disk, file and directory entry both, before returning."""
         try:
             private_directory(self.directory)
-            durable.write_new(self._path(release_id), new_key())
+            drafts.write_new(self._path(release_id), new_key())
             sync_directory(self.directory)
         except OSError as error:
             raise EnvironmentRefusedError(

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dbern.data.drafts import open_descriptor
+from dbern.data.drafts import open_descriptor, private_directory
 from dbern.errors import EnvironmentRefusedError
-from dbern.ledger.durable import private_directory
 
 
 @dataclass(frozen=True)

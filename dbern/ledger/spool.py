@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from dbern.data.drafts import private_directory, sync_directory
 from dbern.ledger import staging
-from dbern.ledger.durable import private_directory, sync_directory
 
 
 @dataclass(frozen=True)

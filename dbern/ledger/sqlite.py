@@ -14,10 +14,10 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from dbern.data.drafts import private_directory, sync_directory
 from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
 from dbern.ledger import guards
 from dbern.ledger.backend import damage_refused
-from dbern.ledger.durable import private_directory, sync_directory
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.key_files import KeyFiles
 from dbern.ledger.tables import install, version_of

@@ -25,9 +25,9 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from dbern.data import drafts
+from dbern.data.drafts import private_directory, sync_directory
 from dbern.errors import IntegrityError, ReleaseError
-from dbern.ledger import durable
-from dbern.ledger.durable import private_directory, sync_directory
 from dbern.privacy.keystream import subkey
 from dbern.types import Int64Array
 
@@ -203,7 +203,7 @@ class Staging:
         sealed = self._cipher.encrypt(nonce, content, label)
         temporary = self.directory / f"{secrets.token_hex(8)}.partial"
         with staging_errors(self.directory):
-            durable.write_new(temporary, nonce, sealed)
+            drafts.write_new(temporary, nonce, sealed)
             try:
                 new = _link_new(temporary.name, path.name, self._handle)
             finally:

@@ -4,22 +4,97 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
 from dbern.data.domain import Column, RecordSchema
+from dbern.data.footers import UnreadableFileError, footer_tag
+from dbern.data.frames import table_batches
+from dbern.data.parquet import BATCH_ROWS, read_batches
 from dbern.data.resolution import Multiples
-from dbern.measure.accumulator import Accumulator
+from dbern.measure.accumulator import Accumulator, StoppedError
 from dbern.measure.unit_bounding import Bounding, distinct_units
 from dbern.privacy.budget import PrivacyUnit
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab
 from dbern.types import ComplexArray, FloatArray, Int64Array
 
 PASS_ROWS = 1 << 22
 """Rows that a pass keeps where there are as many as the normalizer says."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some row groups of one file, and the keyed tag that the file's footer must still have."""
+
+    path: str
+    tag: str = field(repr=False)
+    row_groups: tuple[int, ...]
+    rows: int
+
+
+@dataclass
+class Reading:
+    """The batches of some portions, anew each time; where it is, and how many rows it read."""
+
+    portions: Sequence[Portion]
+    counters: Counters
+    salt: bytes = field(repr=False)
+    location: str = ""
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
+        self.rows = 0
+        waiting: list[dict[str, FloatArray]] = []
+        rows = 0  # of small files together: each batch has a price of its own
+        for batch in self._batches():
+            batch_rows = len(next(iter(batch.values())))
+            if waiting and rows + batch_rows > BATCH_ROWS:
+                yield _joined(waiting)
+                waiting, rows = [], 0
+            waiting.append(batch)
+            rows += batch_rows
+            if 2 * rows >= BATCH_ROWS:
+                yield _joined(waiting)
+                waiting, rows = [], 0
+        if waiting:
+            yield _joined(waiting)
+
+    def _batches(self) -> Iterator[dict[str, FloatArray]]:
+        for portion in self.portions:
+            self.location = portion.path
+            groups, counters = portion.row_groups, self.counters
+            try:
+                for batch in read_batches(self.location, groups, counters.columns, counters.filter):
+                    yield batch
+                    self.rows += len(next(iter(batch.values())))
+            except UnreadableFileError:
+                if footer_tag(self.location, self.salt) == portion.tag:
+                    raise
+            if footer_tag(self.location, self.salt) != portion.tag:
+                raise StoppedError("changed", self.location)
+
+
+@dataclass
+class TableReading:
+    """The batches of a table in memory, anew each time, and how many rows it has."""
+
+    table: Any = field(repr=False)
+    counters: Counters
+    location: str = ""
+    rows: int = 0
+
+    def __iter__(self) -> Iterator[dict[str, FloatArray]]:
+        self.rows = 0
+        for batch in table_batches(self.table, self.counters.columns, self.counters.filter):
+            yield batch
+            self.rows += len(next(iter(batch.values())))
+
+
+def _joined(batches: Sequence[dict[str, FloatArray]]) -> dict[str, FloatArray]:
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ never empty: rounding keeps the order of kinks, and equal edges are one.
 
 Rounding of a position needs no bound for privacy: a record's integers are those of a record at
 ``center + radius u`` with the float u in [-1, 1] that it was given, exactly.
+
+Choice
+------
+A sum is counted with the cells and moments that are fewest among those accurate enough.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from typing import Any
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.measure.rows import Terms
+from dbern.measure.record_integers import Terms
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _NODES = 32
@@ -42,6 +46,10 @@ _SUM_ULPS = 2 * _NODES + 2 * 8 * 16
 """Error of one table entry in units of ``peak * 2^-53``, besides twice that of a kernel value (the
 mean over the nodes doubles it): the weight's (the cosine of an angle up to 8 pi, whose roundings
 shift it by 8 pi 2^-53 each), and at most one rounding for each node that is summed."""
+_CACHED_ENTRIES = 1 << 16
+_MAX_STATE_BYTES = 1 << 28
+_CACHE_BYTES = 1 << 22
+_MAX_CUTS = 1000  # of a period of cells: plans list them
 
 
 @dataclass(frozen=True)
@@ -189,9 +197,6 @@ def _table_error(kernel: Kernel, cells: Cells, order: int) -> float:
     return OUTWARD * (ulps * UNIT_ROUNDOFF * kernel.peak + 2 * shift + alias)
 
 
-_CACHED_ENTRIES = 1 << 16
-
-
 def contract(sketch: MomentSketch, state: Int64Array, tables: Sequence[FloatArray]) -> FloatArray:
     """``sum_a sum_j prod_i c_{a_i}(v_i, j_i) state[a, j] / 2^bits`` for the tables' v.
 
@@ -278,3 +283,42 @@ def contraction_error(
         perturbed *= bound + error
         depth += cells.count + order + 2
     return OUTWARD * (2 * depth * UNIT_ROUNDOFF * perturbed + (perturbed - exact))
+
+
+def sketch_cost(sketch: MomentSketch, nodes: Sequence[int]) -> float:
+    """Relative time: moments a record adds, slower out of cache, and the tables to contract."""
+    tables = (sketch.order + 2) * sum(
+        count * cells for count, cells in zip(nodes, sketch.cells, strict=True)
+    )
+    adding = len(sketch.indices) * (1 + sketch.state_bytes / _CACHE_BYTES)
+    return adding + 8 * tables / _CACHE_BYTES
+
+
+def smallest_sketch(
+    kernels: Sequence[Kernel], k: Sequence[int], order: int, bits: int, tolerance: float
+) -> MomentSketch | None:
+    """Fewest cells (in proportion to the axes' inverse bandwidths) that meet the tolerance."""
+
+    def sketch(density: float) -> MomentSketch:
+        # Rounded up past the division's rounding, so that a cell is at most two bandwidths wide.
+        axes = (
+            cells_for(kernel, axis_k, OUTWARD * density / kernel.bandwidth)
+            for kernel, axis_k in zip(kernels, k, strict=True)
+        )
+        return MomentSketch(tuple(axes), order, bits)
+
+    def fits(density: float) -> bool:
+        return truncation_error(kernels, sketch(density).axes, order, bits) <= tolerance
+
+    low, high = 0.5, 0.5
+    while not fits(high):
+        low, high = high, 2 * high
+        following = sketch(high)
+        cuts = max(len(axis.cuts) for axis in following.axes)
+        if following.state_bytes > 2 ** len(kernels) * _MAX_STATE_BYTES or cuts > _MAX_CUTS:
+            return None
+    while high - low > 0.02 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    best = sketch(high)
+    return best if best.state_bytes <= _MAX_STATE_BYTES else None

@@ -65,6 +65,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -74,30 +75,52 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Column, Domain, Outside
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
-from dbern.measure.adding import add_rows
 from dbern.measure.kernel_sketch import (
     MomentSketch,
     chebyshev_table,
     contract,
     contraction_error,
+    sketch_cost,
+    smallest_sketch,
     truncation_error,
 )
 from dbern.measure.measurement import RecordSum
+from dbern.measure.record_integers import EQUAL, Rows, Terms, add_slowly, strides
 from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
-from dbern.measure.rows import EQUAL, Rows, Terms, strides
-from dbern.measure.sketch_choice import sketch_cost, smallest_sketch
 from dbern.privacy.budget import Protection
-from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, LatticeMapStrategy, Strategy
+from dbern.reconstruct.base import (
+    AnyStrategy,
+    AxisStrategy,
+    Bound,
+    LatticeMapStrategy,
+    Slab,
+    Strategy,
+)
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.reconstruct.layouts import Slab
 from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
+_LOOPS = "dbern.measure.loops"
+_FEW = 1 << 21  # additions, which take less time than numba does to start
+_added = [0]  # by this process
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
+_TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbytes)
+"""Tables that one slab after another is contracted with: each task has counters of its own."""
+
+
+def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Add records to a C-contiguous `state`, in place; an IndexError for arrays that do not fit."""
+    _added[0] += len(terms.indices) * len(rows.columns[0])
+    if _added[0] > _FEW or _LOOPS in sys.modules:
+        from dbern.measure import loops  # numba: half a second, and as much to be ready
+
+        loops.add_rows_compiled(state, rows, terms)
+    else:
+        add_slowly(state, rows, terms)
 
 
 @dataclass(frozen=True)
@@ -471,8 +494,5 @@ class KernelSumAccumulator(RecordAccumulator):
         values /= self.n
         return values
 
-
-_TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbytes)
-"""Tables that one slab after another is contracted with: each task has counters of its own."""
 
 SumAccumulator: TypeAlias = BinnedSumAccumulator | KernelSumAccumulator

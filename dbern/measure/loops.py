@@ -21,8 +21,7 @@ from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
-from dbern.measure.record_integers import add_slowly
-from dbern.measure.rows import Rows, Terms, require_inside
+from dbern.measure.record_integers import Rows, Terms, add_slowly, require_inside
 from dbern.types import Int64Array
 
 _BLOCK = 128  # records: what is known of them stays in a core's first cache

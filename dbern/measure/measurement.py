@@ -27,11 +27,10 @@ from typing import Any, Self
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.certify.bias import Approximation
+from dbern.certify.approximation import Approximation
 from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
-from dbern.measure.accumulator import Accumulator
-from dbern.measure.private_rows import NormalizedAccumulator, most_rows
+from dbern.measure.accumulator import Accumulator, NormalizedAccumulator, most_rows
 from dbern.privacy.budget import Budget, Protection
 from dbern.reconstruct.base import AnyStrategy, Bound
 from dbern.reconstruct.gram import CubeKernel

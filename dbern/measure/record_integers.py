@@ -1,17 +1,93 @@
-"""Records added to integer sums by numpy alone: this defines a record's integers.
+"""Integers that a record adds to sums, by numpy alone: this defines them.
 
 Compiled loops (`dbern.measure.loops`) have the same bits; a small release need not wait for them.
+
+A record adds a product of one factor an axis for each of some *terms*: Chebyshev polynomials of
+its offset in its cell (`dbern.measure.kernel_sketch`), or the B-splines that live there
+(`dbern.reconstruct.bins`). Only single IEEE operations on one record at a time, none fused: a
+record adds the same integers on every host and beside any other records. A record that does not
+count adds zeros.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.splines import local_weights
-from dbern.measure.rows import Rows, Terms, require_inside
-from dbern.types import FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
+
+EQUAL = (0.0, 1.0)
+"""Edges of a period that is one cell."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A batch of records as it was read, and the public rules from there to the unit cube.
+
+    `columns` has an array (m,) for each axis, in data units, NaN for null; `low` and `high` are the
+    axes' bounds. With `clamp` finite values outside are moved to the bound, otherwise they do not
+    count. By default all records count, in the first output, with weight one; weights are in [-1,
+    1].
+    """
+
+    columns: Sequence[FloatArray]
+    low: Sequence[float]
+    high: Sequence[float]
+    clamp: bool = False
+    counts: BoolArray | None = None
+    output: Int64Array | None = None
+    weight: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Terms of a record, and where the state has them.
+
+    Row t of `indices` (terms, l) chooses the factor of each axis, ``targets[t]`` is where the
+    flat state has the term for the first output and the first cells. The state has `outputs`
+    layers of cells, each of the lengths `extents`. Axes have equal `periods`, cut at `edges` from 0
+    to 1; ``(0, 1)`` for equal cells. A weight of one is the integer ``2^bits``. `order` is the
+    degree of the B-splines (`splines`), or the largest degree of the polynomials.
+    """
+
+    indices: Int64Array
+    targets: Int64Array
+    outputs: int
+    extents: tuple[int, ...]
+    periods: tuple[int, ...]
+    edges: tuple[tuple[float, ...], ...]
+    bits: int
+    order: int
+    splines: bool
+
+    @cached_property
+    def min_state_size(self) -> int:
+        """Smallest size that a state may have."""
+        last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
+        cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
+        return int(cell) + int(self.targets.max()) + 1
+
+
+def strides(extents: Sequence[int]) -> list[int]:
+    """Distances of neighbours along each axis of a C-contiguous array, in entries."""
+    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
+
+
+def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Refuse, by an IndexError, records that would be added outside the state."""
+    optional = (rows.counts, rows.output, rows.weight)
+    lengths = {len(array) for array in (*rows.columns, *optional) if array is not None}
+    if len(lengths) != 1 or not state.flags.c_contiguous or state.size < terms.min_state_size:
+        raise IndexError("columns of different lengths, or too small a state")
+    output = rows.output
+    if output is not None and len(output) and not 0 <= output.min() <= output.max() < terms.outputs:
+        raise IndexError("an output that there is not")
 
 
 def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:

@@ -18,8 +18,7 @@ import numpy as np
 from dbern.data.domain import Column
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.measurement import RecordSum
-from dbern.reconstruct.base import AnyStrategy, VectorStrategy
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import AnyStrategy, Slab, VectorStrategy
 from dbern.types import FloatArray, Int64Array
 
 

@@ -40,8 +40,8 @@ from dbern.privacy.families import FAMILIES, NoiseFamily, errors_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
 from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.base import ArrayLayout, Lattice
 from dbern.reconstruct.gram import MOST_POINTS
-from dbern.reconstruct.layouts import ArrayLayout, Lattice
 
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""

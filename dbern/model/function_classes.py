@@ -15,9 +15,8 @@ from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
+from dbern.certify.approximation import Approximation, Holder, KernelMixture, Linear, Smooth
 from dbern.certify.balls import GramBall, StatedBall
-from dbern.certify.bias import Approximation, KernelMixture
-from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.model.strict import (
     ABSENT,
     Count,

@@ -24,8 +24,7 @@ from dbern.planning.question_widths import Questions
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import PAPER, NoiseFamily
 from dbern.reconstruct import noise_names
-from dbern.reconstruct.base import LatticeStrategy, Strategy, VectorStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy, VectorStrategy
 from dbern.types import FloatArray
 
 MIN_RELATIVE_GAIN = 0.01  # of another law's error, or the usual one is taken

@@ -24,7 +24,7 @@ from dbern.planning.lattice_candidates import (
     lattices_to_try,
 )
 from dbern.planning.narrow_kernels import MIN_STEPS, too_narrow
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice
 
 _NEAR = 1.3  # times the least estimate without it: where a public density is looked at
 _MIN_DEGREE_GAIN = 0.03  # of the error: what a higher degree gains, or it is not taken

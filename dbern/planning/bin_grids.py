@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from dbern.bernstein.kernels import Kernel
 from dbern.planning.design_search import FEW_AXES, DesignSearch
 from dbern.planning.question_widths import FINER
+from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
-from dbern.reconstruct.layouts import Lattice
 
 BIN_RESOLUTIONS = {  # cells a deviation, by degree
     1: (2.0, 3.0, 4.0),

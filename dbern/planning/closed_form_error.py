@@ -13,9 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.bernstein.basis import iterated_basis
+from dbern.bernstein.basis import iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
-from dbern.bernstein.parity import with_mirrored
 from dbern.bernstein.splines import bin_matrix
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct.axis_maps import AxisMap, released_translates

@@ -34,10 +34,8 @@ from dbern.planning.closed_form_error import (
 from dbern.planning.question_widths import BinQuestions, Questions
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
-from dbern.reconstruct.base import LatticeStrategy, Strategy
-from dbern.reconstruct.bins import BinnedStrategy, axis_bins
-from dbern.reconstruct.fitted_values import lattice_miss
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
+from dbern.reconstruct.bins import BinnedStrategy, axis_bins, lattice_miss
 
 FEW_AXES = 3
 """With more, products over axes are large: fewer candidates are tried."""

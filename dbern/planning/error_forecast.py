@@ -13,7 +13,7 @@ from typing import cast
 
 from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
 from dbern.certify.certificate import shrunk_distance_if_even
-from dbern.certify.mean_squares import typical_noise
+from dbern.certify.noise import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.data.domain import volume_unit
 from dbern.planning.best_design import make_search
@@ -23,9 +23,8 @@ from dbern.planning.plans import ErrorForecast
 from dbern.planning.question_widths import BinQuestions
 from dbern.planning.rows import BoundSpec
 from dbern.reconstruct import strategy_of
-from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.base import Lattice, Strategy
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.reconstruct.layouts import Lattice
 
 
 def forecast_errors(parts: Sequence[PlannedPart], bound: BoundSpec) -> ErrorForecast:

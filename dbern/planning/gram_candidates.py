@@ -17,9 +17,8 @@ from dbern.certify.balls import GramBall, Released
 from dbern.planning.candidate_design import MIN_POINT_MASS, CandidateDesign
 from dbern.planning.closed_form_error import largest_of_grid
 from dbern.planning.design_search import LARGEST_K, DesignSearch
-from dbern.reconstruct.base import LatticeStrategy, Strategy
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
-from dbern.reconstruct.layouts import Lattice
 from dbern.types import FloatArray
 
 _LATTICE_K = {1: (4, 8, 16, 32, 64), 2: (3, 5, 8, 12, 18, 26), 3: (2, 3, 5, 8)}

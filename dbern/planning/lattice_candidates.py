@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.design_search import LARGEST_K, DesignSearch
 from dbern.planning.narrow_kernels import COARSEST, MIN_STEPS, REL_TOL, too_narrow
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 
 KINKED_RESOLUTIONS = (16.0, 24.0)
 """Lattice steps a deviation, besides: kinks are approximated slowly."""

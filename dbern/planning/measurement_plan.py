@@ -18,9 +18,8 @@ from dbern.planning.plans import PlannedMeasurement, released_component
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.reconstruct.base import AnyStrategy, Strategy
+from dbern.reconstruct.base import AnyStrategy, Lattice, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
-from dbern.reconstruct.layouts import Lattice
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.planning.bin_grids import bin_grids
 from dbern.planning.design_search import LARGEST_K, DesignSearch
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice
 
 MIN_STEPS = 2.0
 """Steps a deviation on the finest lattice: with fewer, most of a bump is missed."""

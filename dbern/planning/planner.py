@@ -11,7 +11,7 @@ from dbern.certify.lower_bounds import LowerBound
 from dbern.combination.base import Combination
 from dbern.data.footers import FileFacts, read_footers
 from dbern.data.frames import Frame, frame_of
-from dbern.data.source_files import discover
+from dbern.data.sources import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.measurement import Measurement

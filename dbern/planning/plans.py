@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, cast
 from pydantic import ConfigDict, PlainSerializer, PlainValidator
 
 from dbern.bernstein.basis import INTERPOLATED
-from dbern.certify.bias import KernelMixture, remedies_of
+from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
@@ -36,8 +36,7 @@ from dbern.privacy.contract import array_names
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
 from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.base import Strategy, VectorStrategy
-from dbern.reconstruct.layouts import ArrayLayout, Lattice
+from dbern.reconstruct.base import ArrayLayout, Lattice, Strategy, VectorStrategy
 from dbern.synopsis.titles import change_text
 from dbern.system import counted, format_number, html_table
 from dbern.targets.typical import TYPICAL

@@ -13,7 +13,7 @@ from dbern.planning.lattice_candidates import (
     NEGLIGIBLE,
     lattices_to_try,
 )
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 _THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))

@@ -54,7 +54,7 @@ def laplace_tail(scale: int, coefficients: int, beta: Fraction) -> int:
 def laplace_node_tail(scale: int, a: float, m: float, level: float) -> float:
     """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
 
-    For ``|c|_2 <= a`` and ``|c|_inf <= m``, as `dbern.certify.noise_quantile` proves.
+    For ``|c|_2 <= a`` and ``|c|_inf <= m``, as `dbern.certify.noise` proves.
     """
     fractions = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
     exponents = (fractions * a / m) ** 2 / (1 - fractions**2)

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from dbern.privacy.families import NoiseFamily
 from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.base import LatticeStrategy, Strategy
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.gram import GramStrategy, LatticeSpectrum
-from dbern.reconstruct.layouts import Lattice
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy
 
 STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strategy]]] = {

@@ -3,6 +3,8 @@
 A release of unsigned bins answers ``sum_j a_j(y) c_j`` where ``F(y) = int K(y - t) dD(t)`` and
 ``c_j = int beta_j(t) dD(t)``. The B-splines beta_j are nonnegative and sum to one at every t. What
 such a release misses is bounded in `bin_errors` and `bias_envelopes`.
+
+Lattice values whose polynomials are near a kernel are fitted by least squares at Chebyshev nodes.
 """
 
 from __future__ import annotations
@@ -16,15 +18,21 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dbern.bernstein.basis import INTERPOLATED, MANY
+from dbern.bernstein.basis import (
+    INTERPOLATED,
+    MANY,
+    bernstein_basis,
+    by_parity,
+    iterated_parts,
+    of_parities,
+    parities,
+    with_mirrored,
+)
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
-from dbern.reconstruct.base import AxisStrategy, Bound
-from dbern.reconstruct.fitted_values import fitted_values
-from dbern.reconstruct.layouts import ArrayLayout, Lattice, Slab
+from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Bound, Lattice, Slab
 from dbern.reconstruct.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 
@@ -35,6 +43,10 @@ _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
 _NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
+levels_of = lru_cache(maxsize=32)(Levels)
+_SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
+_BUMPS_TRIED = 33  # of the first half, the middle among them
+_FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function
 
 
 @dataclass(frozen=True)
@@ -192,9 +204,6 @@ class AxisBins(AxisMap):
         if stated and (len(stated) == 1 or axes > 1 or cells > MOST_NARROW):
             return False
         return bool(cells % times == 0 and rank == cls._of(attributes, b"").rank)
-
-
-levels_of = lru_cache(maxsize=32)(Levels)
 
 
 @lru_cache(maxsize=4)
@@ -380,3 +389,50 @@ class BinnedStrategy(AxisStrategy):
             rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
             result = np.tensordot(result, bins.synthesis[rows], axes=(0, 1))
         return result
+
+
+@lru_cache(maxsize=64)
+def lattice_miss(kernel: Kernel, k: int, h: int) -> float:
+    """Largest error of `fitted_values` on a grid: no bins there improve on it.
+
+    Polynomials in Bernstein form are coarsest in the middle: there they miss most.
+    """
+    t = np.linspace(0.0, 0.5, _BUMPS_TRIED)
+    y = (1 - np.cos(np.linspace(0, np.pi, 2 * k + 1))) / 2  # symmetric with t about the middle
+    bases, totals = by_parity(bernstein_basis(y[: k + 1], k), len(y)), iterated_parts(k, h)
+    fitted = zip(bases, totals, parities(fitted_values(kernel, k, h, t)), strict=True)
+    released = of_parities(*[basis @ (total @ values) for basis, total, values in fitted])
+    return float(np.abs(kernel(y[:, None] - t) - released).max())
+
+
+def fitted_values(kernel: Kernel, k: int, h: int | None, t: FloatArray) -> FloatArray:
+    """Lattice values (k + 1, q) whose polynomial of order h is near the kernel at t.
+
+    Kernels with kinks, no `h`, and functions linear between nodes: the kernel's own values there.
+    """
+    values = kernel(np.arange(k + 1)[:, None] / k - t)
+    if kernel.kinks or h is None or h == INTERPOLATED:
+        return values
+    y, *parts = _normal_equations(k, h)
+    pairs = zip(parts, parities(kernel(y[:, None] - t)), parities(values), strict=True)
+    fitted = [
+        start + np.linalg.solve(square, operator.T @ (target - operator @ start) / len(y))
+        for (operator, square), target, start in pairs
+    ]
+    return of_parities(*fitted)
+
+
+@lru_cache(maxsize=4)
+def _normal_equations(k: int, h: int) -> tuple[Any, ...]:
+    """Nodes, and for even and for odd values the iterated basis there and the matrix to solve."""
+    nodes = min(4 * k, k + _SPARE_NODES) + 1
+    y = (1 - np.cos((np.arange(nodes) + 0.5) * np.pi / nodes)) / 2
+    half = bernstein_basis(y[: (nodes + 1) // 2], k)
+    pairs = zip(by_parity(half, nodes), iterated_parts(k, h), strict=True)
+    operators = [basis @ total for basis, total in pairs]
+    ridges = [_FIT_RIDGE * np.eye(operator.shape[1]) for operator in operators]
+    squares = [
+        operator.T @ operator / nodes + ridge
+        for operator, ridge in zip(operators, ridges, strict=True)
+    ]
+    return y, *zip(operators, squares, strict=True)

@@ -30,8 +30,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, Strategy
-from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
+from dbern.reconstruct.base import ArrayLayout, Bound, Lattice, Layout, Slab, Strategy
 from dbern.reconstruct.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 

@@ -94,7 +94,7 @@ _MAX_WEIGHT = 128
 
 
 def product_names(names: Sequence[str]) -> list[str]:
-    """Names of `dbern.combination.polynomials.with_products` of some numbers."""
+    """Names of `dbern.combination.functions.with_products` of some numbers."""
     pairs = itertools.combinations_with_replacement(names, 2)
     return [f"{name}^2" if name == factor else f"{name} * {factor}" for name, factor in pairs]
 

@@ -10,10 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.bernstein.basis import INTERPOLATED, bernstein_basis
+from dbern.bernstein.basis import INTERPOLATED, bernstein_basis, by_parity, of_parities, parities
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
-from dbern.bernstein.parity import by_parity, of_parities, parities
 from dbern.reconstruct.axis_maps import AxisMap, LinearMap, evaluation_matrix, synthesis_matrix
 from dbern.types import FloatArray
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
-from dbern.reconstruct.base import Bound, LatticeMapStrategy
-from dbern.reconstruct.layouts import ArrayLayout, Lattice, Layout, Slab
+from dbern.reconstruct.base import ArrayLayout, Bound, Lattice, LatticeMapStrategy, Layout, Slab
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

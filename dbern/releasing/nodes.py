@@ -25,7 +25,7 @@ from typing import Any
 from dbern.data.footers import UnreadableFileError, open_source, reader_failures
 from dbern.data.horizon import StreamNode
 from dbern.data.objects import identity
-from dbern.data.source_files import discover
+from dbern.data.sources import discover
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
 from dbern.planning.spec import ReleaseSpec

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.certify.mean_squares import typical_noise
+from dbern.certify.noise import typical_noise
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain
 from dbern.data.horizon import StreamNode
@@ -39,9 +39,8 @@ from dbern.privacy.families import family_of
 from dbern.privacy.keystream import subkey
 from dbern.privacy.mechanism import place_of, privatize, to_grid
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.reconstruct.base import Strategy
+from dbern.reconstruct.base import Lattice, Slab, Strategy
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.releasing.bandwidth_choice import choose_bandwidth
 from dbern.releasing.unit_nights import require_blocks
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION

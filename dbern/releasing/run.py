@@ -34,8 +34,7 @@ from dbern.cluster.graph import (
 )
 from dbern.cluster.worker_tasks import SlabJob
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
-from dbern.data.frames import Frame
-from dbern.data.spool import write_spool
+from dbern.data.frames import Frame, write_spool
 from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,

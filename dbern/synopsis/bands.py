@@ -57,14 +57,13 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.bias import KernelMixture, remedies_of
+from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
 from dbern.certify.certificate import Certificate, combined
 from dbern.certify.error_summary import ErrorSummary
 from dbern.certify.failure import BAND, FIELD, QUOTIENT
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
-from dbern.certify.noise_quantile import enclose, quantile_rank
-from dbern.certify.noise_sups import noise_sups
+from dbern.certify.noise import enclose, noise_sups, quantile_rank
 from dbern.combination.responses import Quotient, Ratio
 from dbern.data.domain import volume_unit
 from dbern.errors import SpecError

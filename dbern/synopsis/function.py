@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dbern.combination.base import Answer, Combination, Meaning
-from dbern.combination.least_squares import LeastSquares
+from dbern.combination.responses import LeastSquares
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.model.component import Component, LatticeComponent

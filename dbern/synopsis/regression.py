@@ -17,15 +17,13 @@ from typing import Any, Literal
 import numpy as np
 
 from dbern.combination.base import Combination
-from dbern.combination.least_squares import LeastSquares
-from dbern.combination.responses import Shifted
+from dbern.combination.responses import LeastSquares, Shifted
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.model.component import VectorComponent
 from dbern.percentages import IntervalDigits, percent
+from dbern.reconstruct.least_squares import Fit, NoisyMoments, coefficient_intervals, least_squares
 from dbern.reconstruct.moments import product_names
-from dbern.reconstruct.noisy_least_squares import Fit, coefficient_intervals, least_squares
-from dbern.reconstruct.noisy_moments import NoisyMoments
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import Released, ReleasedVector
 from dbern.synopsis.store import ReadableStore

@@ -19,16 +19,15 @@ import numpy as np
 from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import Kernel
-from dbern.certify.bias import Approximation, KernelMixture
+from dbern.certify.approximation import Approximation, KernelMixture
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound
-from dbern.certify.mean_squares import typical_noise
+from dbern.certify.noise import typical_noise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.model.component import Component, LatticeComponent, VectorComponent
 from dbern.reconstruct import strategy_of
-from dbern.reconstruct.base import LatticeStrategy, Strategy
+from dbern.reconstruct.base import LatticeStrategy, Slab, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
-from dbern.reconstruct.layouts import Slab
 from dbern.synopsis.evaluate import AnyFunction, Interpolant, LazyPolynomial, Polynomial
 from dbern.synopsis.smoothing import Smoothing, full_ranks, select, shrunk, smoothed, smoothings
 from dbern.synopsis.store import ReadableStore

@@ -26,8 +26,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.bernstein.blocks import Blocks, blocks_of, on_axes, on_others
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.mean_squares import gauss_values, trace
-from dbern.certify.noise_quantile import Enclosure, enclose
+from dbern.certify.noise import Enclosure, enclose, gauss_values, trace
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Strategy

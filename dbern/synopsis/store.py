@@ -19,8 +19,17 @@ import numpy as np
 from pydantic import Field, StringConstraints
 
 from dbern.bernstein.blocks import Blocks
-from dbern.data.plain_files import MAX_NAME, is_object_name, too_large
-from dbern.data.storage import MANIFEST, MOST_METADATA, ROOT, Location, owner, storage_errors
+from dbern.data.storage import (
+    MANIFEST,
+    MAX_NAME,
+    MOST_METADATA,
+    ROOT,
+    Location,
+    is_object_name,
+    owner,
+    storage_errors,
+    too_large,
+)
 from dbern.errors import IntegrityError, SpecError, printable, unreadable_refused
 from dbern.model.strict import StrictModel, Text, checked, damaged, parse_object, require
 from dbern.privacy.budget import Budget

@@ -27,7 +27,7 @@ from dbern.model.component import Component, LatticeComponent, StoredCertificate
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import errors_of
 from dbern.privacy.sums import SumNoise
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab
 from dbern.reconstruct.windows import WEIGHT_BITS, window_weights
 from dbern.synopsis.bands import BandRequest, ConfidenceBands
 from dbern.synopsis.function import ReleasedFunction

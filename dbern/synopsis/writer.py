@@ -17,7 +17,7 @@ from dbern.data.storage import MANIFEST, ROOT, Location, is_published, owner, st
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.model.component import Component
 from dbern.reconstruct.axis_maps import AxisMap
-from dbern.reconstruct.layouts import Layout, Slab
+from dbern.reconstruct.base import Layout, Slab
 from dbern.synopsis.store import Entry, Manifest, digest
 from dbern.synopsis.stored_arrays import (
     COEFFICIENTS,

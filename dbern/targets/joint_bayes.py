@@ -47,15 +47,21 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Column, Domain
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.measurement import RecordSum
 from dbern.measure.record_weights import ByCategory
 from dbern.measure.vector_sums import VectorAccumulator
-from dbern.reconstruct.base import AnyStrategy, Bound, LatticeStrategy, VectorStrategy
-from dbern.reconstruct.layouts import Lattice, Slab
+from dbern.reconstruct.base import (
+    AnyStrategy,
+    Bound,
+    Lattice,
+    LatticeStrategy,
+    Slab,
+    VectorStrategy,
+)
 from dbern.targets.class_sums import ClassSums
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 

@@ -3,9 +3,9 @@
 The score of a class is its share times one likelihood an axis, a kernel density or Gaussian.
 *Factored* releases are noisy sums: one kernel sum an axis and class (`dbern.measure.kernel_sums`)
 with the counts of the classes, which those do not determine, or counts, sums and squares; the
-scores follow, with proved errors (`dbern.combination.scores`). A *joint* release is the paper's one
-function on the lattice (`dbern.targets.joint_bayes`). A record that is null in any axis, or of an
-unknown class, counts nowhere.
+scores follow, with proved errors (`dbern.combination.class_scores`). A *joint* release is the
+paper's one function on the lattice (`dbern.targets.joint_bayes`). A record that is null in any
+axis, or of an unknown class, counts nowhere.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dbern.combination.base import Combination
+from dbern.combination.class_scores import KernelScores
 from dbern.combination.functions import Identity
 from dbern.combination.gaussian_scores import GaussianScores
-from dbern.combination.kernel_scores import KernelScores
 from dbern.data.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum

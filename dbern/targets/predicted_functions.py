@@ -21,10 +21,10 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.certify.mean_squares import typical_noise
+from dbern.certify.noise import typical_noise
 from dbern.combination.base import Combination
+from dbern.combination.class_scores import KernelScores
 from dbern.combination.gaussian_scores import GaussianScores
-from dbern.combination.kernel_scores import KernelScores
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.axis_maps import released_translates

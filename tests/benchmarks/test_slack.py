@@ -21,7 +21,7 @@ from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.splines import bin_matrix
 from dbern.certify.bias_envelopes import weighed
 from dbern.certify.failure import BAND, FIELD, SIMULATION
-from dbern.certify.noise_sups import noise_sups
+from dbern.certify.noise import noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.families import errors_of
 from dbern.privacy.public_numbers import public_stream

@@ -16,12 +16,14 @@ from dbern.bernstein.basis import (
     MOST_K,
     bernstein_basis,
     bernstein_mixtures,
+    by_parity,
     iterate,
     iterated_basis,
     iterated_matrix,
+    of_parities,
+    parities,
 )
 from dbern.bernstein.chebyshev import enclosing_nodes
-from dbern.bernstein.parity import by_parity, of_parities, parities
 from dbern.bernstein.splines import bin_products, solved_in_blocks
 from dbern.reconstruct.series import Series, lebesgue_constant
 

@@ -13,13 +13,13 @@ from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.basis import bernstein_basis, iterated_basis
 from dbern.bernstein.kernels import Gaussian
-from dbern.certify import noise_quantile, noise_sups
-from dbern.certify.bias import KernelMixture
+from dbern.certify import noise as noise_quantile
+from dbern.certify import noise as noise_sups
+from dbern.certify.approximation import KernelMixture
 from dbern.certify.certificate import Certificate, combined
 from dbern.certify.failure import SIMULATION
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, lower_bound
-from dbern.certify.noise_quantile import enclose
-from dbern.certify.noise_sups import COARSE, FINER
+from dbern.certify.noise import COARSE, FINER, enclose
 from dbern.certify.translate_errors import translate_error
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.responses import Quotient, Shifted
@@ -31,8 +31,7 @@ from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laplace import discrete_laplace
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.reconstruct.series import excess_between_nodes, released_series
 
 ONE = [(0.3, 20, 1), (0.1, 20, 1), (0.1, 20, 4), (0.05, 10, 2), (0.02, 20, 3), (0.2, 64, 8),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
-from dbern.certify.smoothness import Holder, Linear, Smooth
+from dbern.certify.approximation import Holder, Linear, Smooth
 from dbern.errors import SpecError
 
 Y = np.linspace(0, 1, 401)

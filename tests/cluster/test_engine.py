@@ -44,8 +44,7 @@ from dbern.data.footers import (
 )
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.measure.accumulator import StoppedError
-from dbern.measure.counters import Counters
-from dbern.measure.reading import Portion, Reading
+from dbern.measure.counters import Counters, Portion, Reading
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.system import silent
@@ -224,7 +223,7 @@ def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
         portions.append(Portion(path, footer_tag(path, SALT), (0,), rows))
         first += rows
     wanted = SimpleNamespace(columns=(Column("x", "data.bounds.x"),), filter=None)
-    monkeypatch.setattr("dbern.measure.reading.BATCH_ROWS", 32)
+    monkeypatch.setattr("dbern.measure.counters.BATCH_ROWS", 32)
     reading = Reading(portions, wanted, SALT)
     for _ in range(2):  # a pass may go over them again
         batches = [batch["x"] for batch in reading]

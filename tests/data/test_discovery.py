@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dbern.data import footers, source_files
-from dbern.data.source_files import discover
+from dbern.data import footers, sources
+from dbern.data.sources import discover
 from dbern.errors import EnvironmentRefusedError, ShortageError, SpecError
 
 
@@ -84,16 +84,16 @@ def test_links_onward_are_followed(tmp_path):
 @pytest.mark.parametrize("source", ["", "**/*.parquet", "*/*.parquet"])
 def test_a_search_has_a_most(tmp_path, monkeypatch, source):
     made(tmp_path, *(f"sub/{i}.parquet" for i in range(20)))
-    monkeypatch.setattr(source_files, "_MAX_ENTRIES", 21)
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 21)
     assert len(discover(str(tmp_path / source))) == 20
-    monkeypatch.setattr(source_files, "_MAX_ENTRIES", 20)
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 20)
     with pytest.raises(SpecError, match=f"more than 20 entries to search below {tmp_path}"):
         discover(str(tmp_path / source))
 
 
 def test_a_search_counts_only_what_its_pattern_can_enter(tmp_path, monkeypatch):
     made(tmp_path, "day=1/a.parquet", *(f"other/{i}" for i in range(20)))
-    monkeypatch.setattr(source_files, "_MAX_ENTRIES", 5)
+    monkeypatch.setattr(sources, "_MAX_ENTRIES", 5)
     assert len(discover(str(tmp_path / "day=*" / "*.parquet"))) == 1
 
 

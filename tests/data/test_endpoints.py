@@ -11,8 +11,14 @@ from pathlib import Path
 import object_server
 import pytest
 
-from dbern.data.object_settings import current_settings, read_credentials, trusted
-from dbern.data.objects import ObjectFile, Objects, creating
+from dbern.data.objects import (
+    ObjectFile,
+    Objects,
+    creating,
+    current_settings,
+    read_credentials,
+    trusted,
+)
 from dbern.data.storage import Bucket
 from dbern.errors import EnvironmentRefusedError
 

@@ -21,7 +21,7 @@ from projects import KEY, SALT, Project, records
 import dbern
 from dbern.cluster.graph import make_tasks, refuse_shared_steps
 from dbern.cluster.worker_tasks import count
-from dbern.data import footers, frames, spool
+from dbern.data import footers, frames
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
 from dbern.data.frames import frame_of
@@ -151,7 +151,7 @@ def states(spec, files):
 @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb"])
 @pytest.mark.parametrize("name", SPECS)
 def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypatch):
-    monkeypatch.setattr(spool, "GROUP_ROWS", 64)  # several row groups
+    monkeypatch.setattr(frames, "GROUP_ROWS", 64)  # several row groups
     monkeypatch.setattr(frames, "_CONVERTED_ROWS", 30)
     data, roles, target = SPECS[name]
     frame = everything()
@@ -166,7 +166,7 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
     table = pq.read_table(written)
     given = frame if kind == "pandas" else KINDS[kind](table)
     with spooled.open("wb") as file:
-        assert spool.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
+        assert frames.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
     expected = list(states(spec, read_footers([written], spec.columns)))
     with footers.unlocked(str(spooled), KEY):
         files = [footers.file_facts(str(spooled))]
@@ -268,7 +268,7 @@ def test_the_command_line_finishes_what_was_spooled(project, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while", "after"])
 def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
-    place = {"while": "dbern.data.spool._groups", "after": "dbern.releasing.run.unlocked"}[when]
+    place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
     spec, table = project.spec(data=NO_FILES), table_of(project)
     interrupt(spec, table, place)
     assert project.reservation().state.value == "reserved"

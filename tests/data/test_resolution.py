@@ -23,7 +23,7 @@ from dbern.data.footers import footer_tag
 from dbern.data.resolution import Multiples
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
-from dbern.measure.reading import Portion, Reading, TableReading
+from dbern.measure.counters import Portion, Reading, TableReading
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import to_grid

@@ -21,8 +21,7 @@ from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ReleaseError, ShortageError
-from dbern.measure.counters import Counters
-from dbern.measure.reading import Portion
+from dbern.measure.counters import Counters, Portion
 
 X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))

@@ -19,7 +19,7 @@ STAGES = (
     "dbern.cluster.workers:DaskWorkers.check_memory",
     *(f"{RELEASING}:{name}" for name in ("make_tasks", "tree_reduce", "centers", "publish")),
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
-    "dbern.ledger.durable:write_new",
+    "dbern.data.drafts:write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "require_lock", "commit")),
     f"{SECRETS}.key",
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
@@ -31,7 +31,7 @@ STAGES = (
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
-    f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.spool:_groups",
+    f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
     f"{LEDGER}.begin_reading", f"{RELEASING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.key_files:KeyFiles.destroy", "dbern.ledger.release_secrets:destroy_staging",

@@ -166,7 +166,7 @@ def release_frame(files: str) -> int:
 
 def run(settings: dict[str, Any], arguments: list[str]) -> int:
     fix_reservations()
-    replace("dbern.reconstruct.layouts:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
+    replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
     if settings.get("rows_a_task"):
         replace("dbern.cluster.graph:task_rows", lambda _rows: settings["rows_a_task"])
     if settings.get("fan_in"):
@@ -216,7 +216,7 @@ def worker(
     enter(folder, output, environment)
     if leak:
         LEAKS[leak]()
-    replace("dbern.reconstruct.layouts:SLAB_COEFFICIENTS", SLAB)
+    replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", SLAB)
     engine: Any = importlib.import_module("dbern.cluster.worker_tasks")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
@@ -369,14 +369,14 @@ def says_the_key() -> None:
 
 def leaking(leak: Callable[[Any], None]) -> Callable[[], None]:
     def plant_leak() -> None:
-        original: Any = importlib.import_module("dbern.measure.reading").read_batches
+        original: Any = importlib.import_module("dbern.measure.counters").read_batches
 
         def batches(*arguments: Any) -> Any:
             for batch in original(*arguments):
                 leak(batch)
                 yield batch
 
-        replace("dbern.measure.reading:read_batches", batches)
+        replace("dbern.measure.counters:read_batches", batches)
 
     return plant_leak
 

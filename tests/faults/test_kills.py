@@ -128,7 +128,7 @@ def test_killed_over_and_over_it_still_goes_on(local):
 
 
 INTERRUPTED = [
-    ("dbern.measure.reading:read_batches", 1, "before"),
+    ("dbern.measure.counters:read_batches", 1, "before"),
     (f"{points.STAGING}.put", 2, "after"),
     (f"{WRITER}.begin", 1, "after"),
     (f"{WRITER}.finish", 1, "before"),
@@ -153,8 +153,8 @@ def test_ctrl_c_is_130_and_it_goes_on(local, place, call, when, as_json):
 
 
 FULL = [
-    ("dbern.ledger.durable:write_new", 2, "reading"),  # the first is the key's
-    ("dbern.ledger.durable:write_new", 4, "reading"),
+    ("dbern.data.drafts:write_new", 2, "reading"),  # the first is the key's
+    ("dbern.data.drafts:write_new", 4, "reading"),
     (points.STORE_WRITE, 1, "spent"),
     (points.STORE_WRITE, 9, "spent"),
     ("os:link", "manifest.json", "spent"),

@@ -85,7 +85,7 @@ def test_killed_around_the_spool_it_goes_on_or_is_begun_again(frames, place, whe
         frames.endure(project, frame=not whole and state == "reserved")
 
 
-@pytest.mark.parametrize("place", ["os:fsync", "dbern.data.spool:_groups", "pathlib:Path.rename"])
+@pytest.mark.parametrize("place", ["os:fsync", "dbern.data.frames:_groups", "pathlib:Path.rename"])
 def test_a_full_disk_is_said_and_the_frame_can_be_given_again(frames, place):
     for call in frames.chosen(place):
         project = frames.project()

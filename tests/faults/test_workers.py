@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 # A preload of the workers: counting a portion takes a while and leaves a mark, or kills its worker.
 SLOW = """
 import os, pathlib, time
-import dbern.measure.reading as reading
+import dbern.measure.counters as reading
 from dbern.data.parquet import read_batches as original  # the preload may be run twice
 def slowly(*arguments):
     pathlib.Path(os.environ["MARKS"], str(os.getpid())).touch()
@@ -105,7 +105,7 @@ def test_tasks_that_kill_their_workers_end_in_a_clear_error_and_it_goes_on_later
     project, cluster, undisturbed, helpers
 ):
     (cluster.folder / "slow.py").write_text(
-        "import os, signal\nimport dbern.measure.reading as reading\n"
+        "import os, signal\nimport dbern.measure.counters as reading\n"
         "reading.read_batches = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     for _ in range(4):

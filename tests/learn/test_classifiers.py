@@ -40,8 +40,7 @@ from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
-from dbern.reconstruct.base import VectorStrategy
-from dbern.reconstruct.layouts import Slab
+from dbern.reconstruct.base import Slab, VectorStrategy
 from dbern.releasing import run as releasing
 from dbern.targets import LogisticRegression
 from dbern.testing import search

@@ -14,10 +14,9 @@ from strategies import spec_of
 
 from dbern.data.domain import Axis, Domain, Response
 from dbern.learn.least_squares import MomentSums
-from dbern.measure.private_rows import most_rows
+from dbern.measure.accumulator import most_rows
+from dbern.reconstruct.least_squares import NoisyMoments, coefficient_intervals, least_squares
 from dbern.reconstruct.moments import Moments
-from dbern.reconstruct.noisy_least_squares import coefficient_intervals, least_squares
-from dbern.reconstruct.noisy_moments import NoisyMoments
 
 SEED = 1807
 STATES, KINDS = ["NY", "CA", "TX"], [1, 2]

@@ -15,14 +15,13 @@ from models import POINTS, allowed, released, table
 from dbern.bernstein.basis import bernstein_basis, iterated_matrix
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.splines import bin_matrix
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Axis, Domain, Response
 from dbern.learn import gaps
 from dbern.learn.gaps import GapAccumulator, GapSum
 from dbern.planning.planner import plan_files
-from dbern.reconstruct.base import LatticeStrategy
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Slab
 from dbern.reconstruct.bins import axis_bins
-from dbern.reconstruct.layouts import Lattice, Slab
 
 STEPS = 1 << 32
 GAPS = CASES["gaps"]

@@ -7,9 +7,9 @@ import os
 import numpy as np
 import pytest
 
+from dbern.data.drafts import private_directory
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
-from dbern.ledger.durable import private_directory
 from dbern.ledger.key_files import KeyFiles
 from dbern.privacy.budget import Budget
 

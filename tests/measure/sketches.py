@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dbern.measure.adding import add_rows
 from dbern.measure.kernel_sketch import MomentSketch
-from dbern.measure.rows import Rows
+from dbern.measure.kernel_sums import add_rows
+from dbern.measure.record_integers import Rows
 
 
 def unit_rows(positions: np.ndarray, weight: np.ndarray | None = None) -> Rows:

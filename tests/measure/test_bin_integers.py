@@ -16,10 +16,10 @@ from dbern.data.domain import Axis, Domain
 from dbern.measure import record_integers
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows_compiled
-from dbern.measure.rows import Rows
+from dbern.measure.record_integers import Rows
 from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
-from dbern.reconstruct.layouts import Lattice
 
 BITS = 40
 CELLS = (3, 1, 2)

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from sketches import unit_rows
 
 from dbern import compiling
-from dbern.measure import adding as dispatching
+from dbern.measure import kernel_sums as dispatching
 from dbern.measure import loops as compiled
 from dbern.measure.kernel_sketch import Cells, MomentSketch
 from dbern.measure.loops import add_rows_compiled
-from dbern.measure.record_integers import add_slowly
-from dbern.measure.rows import EQUAL, Rows, Terms, strides
+from dbern.measure.record_integers import EQUAL, Rows, Terms, add_slowly, strides
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)

@@ -15,7 +15,7 @@ from test_spec import sections
 
 import dbern
 from dbern.bernstein.kernels import kernel_of
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
 from dbern.model.function_classes import _Mixture, read_class, stored_class

@@ -12,8 +12,7 @@ from conformance import LABEL, noiseless, release_spec
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.certify.noise_quantile import _tail_at_nodes
-from dbern.certify.noise_sups import noise_sups
+from dbern.certify.noise import _tail_at_nodes, noise_sups
 from dbern.planning.planner import plan_files
 from dbern.privacy.families import errors_of
 from dbern.privacy.laws import GaussianNoise

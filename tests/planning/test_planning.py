@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.certify.error_summary import ErrorSummary, printed_sum
-from dbern.certify.noise_sups import noise_sups
+from dbern.certify.noise import noise_sups
 from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError

@@ -7,18 +7,25 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dbern.bernstein.basis import bernstein_mixtures, iterate, iterated_matrix
+from dbern.bernstein.basis import (
+    bernstein_mixtures,
+    by_parity,
+    iterate,
+    iterated_matrix,
+    of_parities,
+    parities,
+    with_mirrored,
+)
 from dbern.bernstein.blocks import ArrayBlocks, on_axes, on_others
 from dbern.bernstein.chebyshev import chebyshev, enclosing_nodes
 from dbern.bernstein.kernels import Epanechnikov, Laplace
 from dbern.bernstein.oblique import Oblique, decorrelate
-from dbern.bernstein.parity import by_parity, of_parities, parities, with_mirrored
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
 from dbern.bernstein.shapes import positive_mean, value_range
 from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
 from dbern.certify.balls import StatedBall
 from dbern.certify.lower_bounds import GroupPrivacy, _tensor_steps
-from dbern.measure.rows import strides
+from dbern.measure.record_integers import strides
 from dbern.reconstruct.gram import lattice_sup_norm
 from dbern.reconstruct.moments import product_names
 

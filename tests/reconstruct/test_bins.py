@@ -16,8 +16,14 @@ from dbern.certify.bias_envelopes import largest_errors
 from dbern.reconstruct import axis_maps
 from dbern.reconstruct import bins as module
 from dbern.reconstruct.axis_maps import released_translates
-from dbern.reconstruct.bins import AxisBins, axis_bins, bump_blocks, lattice_bumps
-from dbern.reconstruct.fitted_values import fitted_values, lattice_miss
+from dbern.reconstruct.bins import (
+    AxisBins,
+    axis_bins,
+    bump_blocks,
+    fitted_values,
+    lattice_bumps,
+    lattice_miss,
+)
 
 
 def b_spline(x: Fraction, degree: int) -> Fraction:

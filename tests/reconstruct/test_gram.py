@@ -15,6 +15,7 @@ from dbern.errors import SpecError
 from dbern.model.function_classes import read_class, stored_class
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct import gram, map_from_dict, map_to_dict, strategy_of
+from dbern.reconstruct.base import Lattice, Slab
 from dbern.reconstruct.gram import (
     CubeKernel,
     GramStrategy,
@@ -23,7 +24,6 @@ from dbern.reconstruct.gram import (
     lattice_sup_norm,
     rkhs_sensitivity,
 )
-from dbern.reconstruct.layouts import Lattice, Slab
 from dbern.synopsis.smoothing import Smoothing, select, smoothed
 
 

@@ -6,7 +6,7 @@ import reference
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.reconstruct.layouts import SLAB_COEFFICIENTS, Lattice
+from dbern.reconstruct.base import SLAB_COEFFICIENTS, Lattice
 
 
 @given(k=st.lists(st.integers(1, 9), min_size=1, max_size=3))

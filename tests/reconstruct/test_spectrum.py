@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dbern.bernstein.kernels import Gaussian
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 CASES = [(0.3, 12, 5), (0.1, 30, 9), (0.1, 30, 99), (0.05, 40, 14), (0.02, 60, 30), (2.0, 9, 4)]

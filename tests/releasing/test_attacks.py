@@ -12,7 +12,7 @@ from distributed import Client
 
 import dbern
 from dbern.cluster.connection import UNREACHABLE, connect
-from dbern.data.source_files import discover
+from dbern.data.sources import discover
 from dbern.errors import IntegrityError, OtherVersionError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise

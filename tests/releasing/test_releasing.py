@@ -34,7 +34,7 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, State
-from dbern.measure import reading
+from dbern.measure import counters
 from dbern.privacy.budget import Budget
 from dbern.privacy.mechanism import privatize
 from dbern.releasing import publish
@@ -168,7 +168,7 @@ def test_bytes_do_not_depend_on_slabs_staged_out_of_order_or_threads(
     project, client, helpers, monkeypatch
 ):
     spec = {"mechanism": {"k": [200, 8], "h": 1}}
-    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 200)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 200)
     other = project.twin("other")
     dbern.release(project.spec(**spec), client=client)
     assert sum("/c/" in name for name in helpers.objects(project.output)) > 5
@@ -190,7 +190,7 @@ def test_the_slab_size_changes_shards_but_no_coefficient(project, client, monkey
     spec = {"mechanism": {"k": [60, 8], "h": 1}}
     other = project.twin("other")
     whole = dbern.release(project.spec(**spec), client=client).synopsis
-    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
     cut = dbern.release(other.spec(**spec), client=client).synopsis
     assert cut.verify() > whole.verify()
     points = points_in_bounds(50, 3)
@@ -424,7 +424,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
 ):
     """Its size and footer stay: the time of its change tells, until counting begins anew."""
     spec, path = project.spec(), project.files()[0]
-    read, original = reading.read_batches, path.read_bytes()
+    read, original = counters.read_batches, path.read_bytes()
 
     def late(where, *arguments):
         yield from read(where, *arguments)
@@ -436,7 +436,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed_and_may_be_brought_back
                 raise UnreadableFileError
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "read_batches", late)
+        patch.setattr(counters, "read_batches", late)
         with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
             dbern.release(spec, client=client)
     path.write_bytes(original)
@@ -730,7 +730,7 @@ RAISING = Mock(side_effect=ValueError(f"could not convert {SECRET}"))
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("place", [
     "dbern.data.parquet.as_floats", "dbern.cluster.worker_tasks.to_grid",
-    "dbern.measure.reading.read_batches",
+    "dbern.measure.counters.read_batches",
 ])  # fmt: skip
 def test_a_failing_task_says_its_type_and_nothing_else(project, client, monkeypatch, caplog, place):
     caplog.set_level("DEBUG")

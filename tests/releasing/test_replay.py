@@ -245,7 +245,7 @@ def planted_in_attributes(monkeypatch):
     def leaking(spec, plan, *rest):
         from dbern.data.domain import Column
         from dbern.data.parquet import read_batches
-        from dbern.data.source_files import discover
+        from dbern.data.sources import discover
 
         bad = 0
         for path in discover(spec.source):

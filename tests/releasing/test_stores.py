@@ -19,8 +19,8 @@ from dbern.cli import diagnosis
 from dbern.data import objects
 from dbern.data.footers import opened
 from dbern.data.objects import Objects, check_url, matching
-from dbern.data.source_files import discover
 from dbern.data.source_names import matches_glob
+from dbern.data.sources import discover
 from dbern.errors import (
     EnvironmentRefusedError,
     IntegrityError,
@@ -46,7 +46,7 @@ def remote(project, bucket, output="out.zarr", **changes):
 
 @pytest.fixture
 def slabs(monkeypatch):
-    monkeypatch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 100)
+    monkeypatch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 100)
 
 
 @pytest.fixture
@@ -229,10 +229,10 @@ def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, monkeypat
 @pytest.mark.slow
 def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client, monkeypatch):
     """Its size and footer stay: the entity tag tells."""
-    from dbern.measure import reading
+    from dbern.measure import counters
 
     spec = remote(project, bucket)
-    original = reading.read_batches
+    original = counters.read_batches
 
     def late(path, *arguments):
         yield from original(path, *arguments)
@@ -240,7 +240,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client
         content[4] ^= 1
         bucket.put("data/part-0.parquet", bytes(content))
 
-    monkeypatch.setattr(reading, "read_batches", late)
+    monkeypatch.setattr(counters, "read_batches", late)
     with pytest.raises(IntegrityError, match=r"part-0\.parquet changed since"):
         dbern.release(spec, client=client)
 

@@ -17,10 +17,10 @@ from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.bernstein.splines import bin_matrix
 from dbern.certify import bias_envelopes
 from dbern.certify import bin_errors as module
-from dbern.certify.bias import KernelMixture
+from dbern.certify.approximation import KernelMixture
 from dbern.certify.bias_envelopes import _axis_envelope
 from dbern.certify.certificate import SHRUNK_FRACTION
-from dbern.certify.noise_quantile import noise_bound
+from dbern.certify.noise import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.planning.bin_grids import BIN_RESOLUTIONS

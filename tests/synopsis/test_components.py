@@ -9,9 +9,8 @@ from pydantic import ValidationError
 from strategies import density_plan, sections
 
 from dbern.bernstein.kernels import kernel_of
+from dbern.certify.approximation import Holder, KernelMixture, Linear, Smooth
 from dbern.certify.balls import StatedBall
-from dbern.certify.bias import KernelMixture
-from dbern.certify.smoothness import Holder, Linear, Smooth
 from dbern.errors import IntegrityError, SpecError
 from dbern.model.function_classes import read_class, stored_class
 from dbern.model.strict import parse_object

@@ -18,8 +18,7 @@ from dbern.model.component import LatticeComponent, NumericalErrors, ScaledNoise
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
 from dbern.privacy.laws import LaplaceNoise
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.synopsis import released, store
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.smoothing import Smoothing, select
@@ -124,7 +123,7 @@ def release(tmp_path_factory, client):
         sections = {**sections, "mechanism": {"k": [30, 8], "h": 3, "noise": noise}}
         with pytest.MonkeyPatch.context() as patch:
             fix_reservations(patch.setattr)  # whichever test wants it first
-            patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 45)
+            patch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 45)
             folder = tmp_path_factory.mktemp("large")
             return released_in(folder, client, labelled(), **sections).url
 

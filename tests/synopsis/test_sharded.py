@@ -44,7 +44,7 @@ def url(tmp_path_factory, client):
     """A release of 31 shards of five layers."""
     folder = tmp_path_factory.mktemp("sharded")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.reconstruct.layouts.SLAB_COEFFICIENTS", 15)
+        patch.setattr("dbern.reconstruct.base.SLAB_COEFFICIENTS", 15)
         return released_in(folder, client, records(), mechanism={"k": [150, 2]}).url
 
 

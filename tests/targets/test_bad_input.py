@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dbern
-from dbern.combination.least_squares import LeastSquares
+from dbern.combination.responses import LeastSquares
 from dbern.planning.planner import plan_files
 
 ROWS = 60

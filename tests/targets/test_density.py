@@ -14,8 +14,7 @@ from strategies import density_plan, density_spec, sections
 
 from dbern.bernstein.kernels import KERNELS, Gaussian
 from dbern.errors import SpecError
-from dbern.measure.kernel_sketch import Cells, truncation_error
-from dbern.measure.sketch_choice import smallest_sketch
+from dbern.measure.kernel_sketch import Cells, smallest_sketch, truncation_error
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan
 from dbern.planning.spec import ReleaseSpec

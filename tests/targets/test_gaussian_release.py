@@ -11,8 +11,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.privacy.curves import SPREAD_SQUARED, _delta_at
 from dbern.privacy.zcdp import _delta_of
-from dbern.reconstruct.base import LatticeStrategy
-from dbern.reconstruct.layouts import Lattice
+from dbern.reconstruct.base import Lattice, LatticeStrategy
 
 
 def planned(bandwidths, n, delta="1e-5", **mechanism):

@@ -16,20 +16,15 @@ from conformance import CASES, LABEL, THREE, Case, accumulator_of, integers, sta
 
 import dbern
 from dbern.combination import combination_of
+from dbern.combination.class_scores import _kernel_log_scores, _kernel_score_error, _kernel_scores
 from dbern.combination.gaussian_scores import (
     _gaussian_log_scores,
     _gaussian_score_error,
     _gaussian_scores,
     _uncentred,
 )
-from dbern.combination.kernel_scores import (
-    _kernel_log_scores,
-    _kernel_score_error,
-    _kernel_scores,
-)
 from dbern.planning.planner import plan_files
-from dbern.reconstruct.base import LatticeStrategy, VectorStrategy
-from dbern.reconstruct.layouts import Lattice, Slab
+from dbern.reconstruct.base import Lattice, LatticeStrategy, Slab, VectorStrategy
 from dbern.synopsis.store import ReleasedStore
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct

@@ -12,7 +12,7 @@ from conformance import pinball
 from dbern.bernstein.kernels import kernel_of
 from dbern.bernstein.reproducing import ArcCosine
 from dbern.certify.certificate import Certificate
-from dbern.certify.noise_quantile import _fewest_draws, quantile_rank
+from dbern.certify.noise import _fewest_draws, quantile_rank
 from dbern.combination import combination_of
 from dbern.combination.functions import Identity
 from dbern.combination.responses import Quotient, Quotients

@@ -16,9 +16,9 @@ from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.data.footers import FileFacts
 from dbern.erm.risk import Risk
+from dbern.measure.accumulator import most_rows
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.measurement import Measurement
-from dbern.measure.private_rows import most_rows
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 

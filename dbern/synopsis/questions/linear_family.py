@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.certify.noise_quantile import quantile_rank
+from dbern.certify.noise import quantile_rank
 from dbern.synopsis.questions.noisy_measure import (
     RELATIVE_ROUNDING,
     BinView,

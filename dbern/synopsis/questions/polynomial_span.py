@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dbern.certify.noise_quantile import quantile_rank
+from dbern.certify.noise import quantile_rank
 from dbern.synopsis.questions.envelopes.splines import Envelope
 from dbern.synopsis.questions.linear_family import LinearFamily
 from dbern.synopsis.questions.noisy_measure import BinView, NoisyMeasure

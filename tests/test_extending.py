@@ -459,14 +459,14 @@ class Halved(FunctionCombination):
 @pytest.mark.slow
 def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
     (copy / "combination/halved.py").write_text(COMBINATION)
-    registry, learner = copy / "combination/__init__.py", copy / "targets/density.py"
+    registry, learner = copy / "combination/__init__.py", copy / "targets/kernel_density.py"
     first = "from dbern.combination.functions import "
     change(registry, first, f"from dbern.combination.halved import Halved\n{first}")
     change(registry, "OneVersusRest),", "OneVersusRest, Halved),")
     change(learner, first, f"from dbern.combination.halved import Halved\n{first}")
     change(learner, "Identity() if schema", "Halved() if schema")
     assert touched(copy) == {
-        "combination/halved.py", "combination/__init__.py", "targets/density.py",
+        "combination/halved.py", "combination/__init__.py", "targets/kernel_density.py",
     }  # fmt: skip
     said = run(
         copy.parent,

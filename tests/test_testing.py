@@ -124,7 +124,7 @@ PRIVATE = [
 def test_every_neighbouring_relation_is_searched(data, monkeypatch):
     spec = changed(DENSITY, data=data)
     assert 0.5 < search(KernelDensity, spec).largest <= 1
-    monkeypatch.setattr("dbern.measure.measurement.RecordSum.sensitivity", third_of_one_row)
+    monkeypatch.setattr("dbern.measure.statistic.RecordSum.sensitivity", third_of_one_row)
     assert search(KernelDensity, spec).found
 
 

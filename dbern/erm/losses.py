@@ -11,12 +11,15 @@ Two pieces build most of them. The *ramp* ``h(z) = 0, z^2/(2 width), z - width/2
 to the width, and above: convex, ``0 <= h' = clip(z/width, 0, 1) <= 1``, h' is (1/width)-Lipschitz,
 and ``max(z, 0) - width/2 <= h(z) <= max(z, 0)``. The *quadratic* ``r^2/2``: slope |r|, curvature 1.
 A division, product or difference of floats rounds once, by at most ``u = 2^-53`` of its result.
+
+A user's own loss declares these constants, and nothing here proves them: privacy rests on the
+declaration, and that it is convex.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol, Self
 
@@ -24,7 +27,13 @@ import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.errors import SpecError
+from dbern.system import named_function
 from dbern.types import UNIT_ROUNDOFF, FloatArray
+
+_DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
+Pairs = Callable[[FloatArray, FloatArray], FloatArray]
+"""``K(x_i, y_j)`` of points (m, l) and (n, l), or ``L(l, f)`` elementwise; workers import it."""
+_LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error, assumed
 
 
 class Loss(Protocol):
@@ -60,9 +69,6 @@ class Loss(Protocol):
 
     def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
         """dL/df elementwise."""
-
-
-_DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
 
 
 @dataclass(frozen=True)
@@ -391,3 +397,102 @@ def check_bound(value: float, name: str = "bound") -> None:
     """Refuse a constant that is not positive and finite."""
     if not (math.isfinite(value) and value > 0):
         raise SpecError(f"target.loss: the {name} must be positive and finite. Write {name} = 1.0")
+
+
+def imported(name: str, key: str) -> Pairs:
+    """Import the function that a spec names as "module:name".
+
+    Raises SpecError for a name that cannot be imported.
+    """
+    return named_function(name, key, "of two arrays")
+
+
+@dataclass(frozen=True)
+class Secant:
+    """``(L(l, f + width/2) - L(l, f - width/2)) / width``: a loss's derivative, its kinks rounded.
+
+    It is the derivative of ``L_w(l, f)``, the mean of L over ``[f - width/2, f + width/2]``. Where
+    L is convex and M-Lipschitz so is the mean, the secant grows with f, lies within +-M, and is
+    ``(2M/width)``-Lipschitz: its own derivative is ``(L'(f + width/2) - L'(f - width/2)) / width``.
+    It is also as Lipschitz as L' is, being a mean of it. ``L <= L_w <= L + M width/4`` (Jensen, and
+    the mean of |u|).
+    """
+
+    function: Pairs
+    width: float
+
+    def __call__(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """The secant elementwise."""
+        half = self.width / 2
+        right = self.function(labels, predictions + half)
+        left = self.function(labels, predictions - half)
+        return np.asarray((right - left) / self.width, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class UserLoss(Responses):
+    """A loss given as two functions of (labels, predictions) and the constants they satisfy.
+
+    `function` and `gradient` are elementwise ``L >= 0`` and ``dL/df``, for arrays of one shape,
+    importable on workers. `lipschitz` is M: the solver clips the derivative there, which keeps a
+    convex loss convex, so a declared M that is too small changes the model, never the privacy.
+    `curvature`, `at_zero` and `derivative_error` are those of `dbern.erm.losses`; labels are
+    clipped to ``[-bound, bound]``.
+    """
+
+    function: Pairs
+    gradient: Pairs
+    lipschitz: float
+    curvature: float
+    at_zero: float
+    bound: float = 1.0
+    derivative_error: float = 2.0**-44
+
+    def __post_init__(self) -> None:
+        for name in ("lipschitz", "curvature", "at_zero", "bound"):
+            check_bound(getattr(self, name), name)
+
+    @classmethod
+    def rounded(
+        cls,
+        function: Pairs,
+        width: float,
+        *,
+        lipschitz: float,
+        at_zero: float,
+        curvature: float = math.inf,
+        bound: float = 1.0,
+    ) -> UserLoss:
+        """The loss by its values alone, its kinks rounded over a width by `Secant`.
+
+        A value is taken to be computed within 2^-40 of ``at_zero + lipschitz``.
+        """
+        return cls(
+            function,
+            Secant(function, width),
+            lipschitz,
+            OUTWARD * min(curvature, 2 * lipschitz / width),
+            OUTWARD * (at_zero + lipschitz * width / 4),
+            bound,
+            2 * _LOSS_ERROR * (at_zero + lipschitz) / width,
+        )
+
+    def slope(self, largest: float) -> float:  # noqa: ARG002 - one constant is declared
+        """M, as declared."""
+        return self.lipschitz
+
+    def scaled(self, radius: float) -> UserLoss:  # noqa: ARG002 - none is right
+        """Refuse it: a function that is given has the units that it was written for."""
+        raise SpecError(
+            'target.method: a loss of your own is released by weights. Write method = "weights"'
+        )
+
+    def value(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """L elementwise; no float warning may depend on records."""
+        with np.errstate(all="ignore"):
+            return self.function(labels, predictions)
+
+    def derivative(self, labels: FloatArray, predictions: FloatArray) -> FloatArray:
+        """dL/df elementwise."""
+        with np.errstate(all="ignore"):
+            return self.gradient(labels, predictions)

@@ -40,12 +40,11 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.data.domain import Column, Domain
 from dbern.erm.float_errors import mean_state_error, state_error
-from dbern.erm.losses import Loss, one_vs_rest
+from dbern.erm.losses import Loss, UserLoss, one_vs_rest
 from dbern.erm.risk import Risk
 from dbern.erm.shards import DualObjective, PrimalObjective, objective
 from dbern.erm.solver import ProblemBounds, minimize
 from dbern.erm.spaces import Space
-from dbern.erm.user import UserLoss
 from dbern.errors import SpecError
 from dbern.measure.record_weights import RecordWeights
 from dbern.privacy.budget import Protection

@@ -63,9 +63,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.erm.linear_features import CubeFeatures
 from dbern.erm.losses import Logistic
-from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import (
     ONE_HOT_VALUE,
     OutputwiseLoss,
@@ -75,10 +73,12 @@ from dbern.erm.objective import (
 )
 from dbern.erm.solutions import MAX_BITS
 from dbern.erm.solver import count_steps, minimize
+from dbern.erm.spaces import CubeFeatures
+from dbern.erm.statistics import LinearFunctions
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
 from dbern.reconstruct.base import AnyStrategy, Bound, Slab, VectorStrategy

@@ -32,13 +32,12 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.erm.float_errors import value_error
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.gram_kernels import GramKernel
+from dbern.erm.losses import UserLoss
 from dbern.erm.models import RiskModel
 from dbern.erm.shards import STORED_FEATURES, STORED_ROWS, DualObjective
 from dbern.erm.solver import count_steps
-from dbern.erm.spaces import FeatureMap
+from dbern.erm.spaces import FeatureMap, GramKernel
 from dbern.erm.summation import BLOCK
-from dbern.erm.user import UserLoss
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.reconstruct.base import AnyStrategy, LatticeMapStrategy, Slab, VectorStrategy

@@ -71,8 +71,8 @@ from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.measure.accumulator import Accumulator, Errors, Memory, Pass
 from dbern.measure.kernel_sums import KernelSum, SumAccumulator
-from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import RecordWeights, ResponseWeight
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, Slab
 from dbern.types import FloatArray, Int64Array, UInt64Array

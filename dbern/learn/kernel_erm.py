@@ -13,10 +13,8 @@ from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.gram_kernels import STATIONARY, GramKernel
-from dbern.erm.linear_features import LinearFeatures
-from dbern.erm.losses import LOSSES, Loss, StatedLengths
-from dbern.erm.user import UserKernel, UserLoss, imported
+from dbern.erm.losses import LOSSES, Loss, StatedLengths, UserLoss, imported
+from dbern.erm.spaces import STATIONARY, GramKernel, LinearFeatures, UserKernel
 from dbern.errors import SpecError
 from dbern.learn.linear_functions import (
     build_linear_functions,
@@ -39,11 +37,11 @@ from dbern.learn.minimizers import (
     stated_cost,
 )
 from dbern.learn.predictions import minimizer_notes, predicted_weights
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import DesignedMeasurement, Learner, Lengths, Positive, response_of
+from dbern.targets.learner import DesignedMeasurement, Learner, Lengths, Positive, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 

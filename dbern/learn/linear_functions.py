@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from dbern.bernstein.reproducing import Linear
 from dbern.data.domain import RecordSchema
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Logistic, Loss
-from dbern.erm.measurement import LinearFunctions
 from dbern.erm.perturbed import PerturbedFunctions, loss_of
+from dbern.erm.spaces import LinearFeatures
+from dbern.erm.statistics import LinearFunctions
 from dbern.errors import SpecError
 from dbern.learn.minimizers import (
     Cost,
@@ -32,7 +32,7 @@ from dbern.learn.predictions import (
     predicted_weights,
 )
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, VectorStrategy
 from dbern.targets.typical import (

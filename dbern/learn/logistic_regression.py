@@ -27,8 +27,8 @@ from dbern.learn.minimizers import (
     combine_classes,
     cost_text,
 )
-from dbern.measure.measurement import Measurement
-from dbern.targets.base import Learner
+from dbern.measure.statistic import Measurement
+from dbern.targets.learner import Learner
 
 
 class LogisticRegression(Learner):

@@ -19,16 +19,14 @@ from dbern.combination.functions import Identity, Stack
 from dbern.combination.responses import Shifted
 from dbern.data.domain import RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
-from dbern.erm.gram_kernels import GramKernel
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Loss
-from dbern.erm.measurement import LinearFunctions, RiskMinimizer
 from dbern.erm.risk import Risk
-from dbern.erm.spaces import MIN_SHARD_ROWS
+from dbern.erm.spaces import MIN_SHARD_ROWS, GramKernel, LinearFeatures
+from dbern.erm.statistics import LinearFunctions, RiskMinimizer
 from dbern.errors import SpecError
 from dbern.measure.record_weights import ByCategory, RecordWeights, ResponseWeight, SignWeight
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import Lengths, response_of
+from dbern.targets.learner import Lengths, response_of
 
 Shards = Literal["auto"] | int
 SHARDS: Shards = Field("auto", description='shards = "auto", or a number of at least 1')

@@ -1,4 +1,4 @@
-"""Any function of records and points, named in the spec; see `dbern.learn.black_boxes`."""
+"""Any function of records and points, named in the spec; see `dbern.learn.black_box`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from dbern.bernstein.basis import MOST_AXES
 from dbern.certify.approximation import Approximation, Holder, Linear, Smooth
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
-from dbern.learn.black_boxes import BlackBox
-from dbern.learn.lattice_values import BlackBoxAccumulator
+from dbern.learn.black_box import BlackBox, BlackBoxAccumulator
 from dbern.learn.user_functions import UserFunction, load
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
-from dbern.targets.base import DesignedMeasurement, Learner, Positive
+from dbern.targets.learner import DesignedMeasurement, Learner, Positive
+from dbern.targets.parameters import Section
 from dbern.targets.predicted_functions import deviation_of
-from dbern.targets.section import Section
 
 _Pair = Annotated[tuple[float, float], Field(strict=False)]
 

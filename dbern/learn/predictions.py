@@ -21,8 +21,6 @@ from fractions import Fraction
 import numpy as np
 
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.gram_kernels import GramKernel
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.objective import (
     ONE_HOT_VALUE,
@@ -38,12 +36,13 @@ from dbern.erm.perturbed import (
     categorical_fraction,
 )
 from dbern.erm.solver import minimize
+from dbern.erm.spaces import GramKernel, LinearFeatures
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
 from dbern.system import one_thread
-from dbern.targets.base import DesignedMeasurement
+from dbern.targets.learner import DesignedMeasurement
 from dbern.targets.predicted_functions import Function, deviation_of
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray

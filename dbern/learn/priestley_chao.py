@@ -15,9 +15,9 @@ from dbern.data.resolution import NEAR
 from dbern.errors import SpecError
 from dbern.learn.gaps import POSITION_BITS, GapSum
 from dbern.learn.minimizers import combine_responses
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import (
+from dbern.targets.learner import (
     DesignedMeasurement,
     KernelName,
     Learner,

@@ -14,11 +14,10 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import count_with_products
 from dbern.combination.responses import LeastSquares
 from dbern.data.domain import RecordSchema
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Huber, Square
 from dbern.erm.perturbed import categorical_fraction, categorical_noise
+from dbern.erm.spaces import LinearFeatures
 from dbern.errors import SpecError
-from dbern.learn.least_squares import MomentSums
 from dbern.learn.linear_functions import (
     MAX_OBJECTIVE_ROWS,
     NUMERIC_ONLY,
@@ -34,11 +33,12 @@ from dbern.learn.minimizers import (
     combine_responses,
     stated_cost,
 )
+from dbern.learn.moment_sums import MomentSums
 from dbern.learn.predictions import predicted_moments, predicted_weights
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS
-from dbern.targets.base import DesignedMeasurement, Learner, response_of
+from dbern.targets.learner import DesignedMeasurement, Learner, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import (
     UNEXPLAINED,

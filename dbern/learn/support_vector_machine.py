@@ -11,7 +11,7 @@ and including margin one. By strong convexity this is the minimiser:
 
 a signed kernel sum, exact, with no solver; its sensitivities are proved in
 `dbern.measure.kernel_sums`. For larger C the hinge is rounded over a public width and the machine
-is solved for (`dbern.erm.measurement`).
+is solved for (`dbern.erm.statistics`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from dbern.learn.minimizers import (
 )
 from dbern.learn.predictions import minimizer_notes
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory, SignWeight
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import DesignedMeasurement, Learner, Lengths
+from dbern.targets.learner import DesignedMeasurement, Learner, Lengths
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import TypicalClasses
 

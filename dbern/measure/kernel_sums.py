@@ -88,9 +88,9 @@ from dbern.measure.kernel_sketch import (
     smallest_sketch,
     truncation_error,
 )
-from dbern.measure.measurement import RecordSum
 from dbern.measure.record_integers import EQUAL, Rows, Terms, add_slowly, strides
 from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
+from dbern.measure.statistic import RecordSum
 from dbern.privacy.budget import Protection
 from dbern.reconstruct.base import (
     AnyStrategy,

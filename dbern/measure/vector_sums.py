@@ -3,7 +3,7 @@
 A record adds integers, its numbers in units of ``2^-s`` (`VectorSum.sums`); a missing record adds
 nothing. The sums are exact in any order; division by n and the noise come after. What a record can
 move, and what its integers are off by, is proved where its numbers are: moments
-(`dbern.learn.least_squares`) and sums by class (`dbern.targets.class_sums`).
+(`dbern.learn.moment_sums`) and sums by class (`dbern.targets.class_sums`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from dbern.data.domain import Column
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
-from dbern.measure.measurement import RecordSum
+from dbern.measure.statistic import RecordSum
 from dbern.reconstruct.base import AnyStrategy, Slab, VectorStrategy
 from dbern.types import FloatArray, Int64Array
 

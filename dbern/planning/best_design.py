@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.best_candidate import best_candidate
 from dbern.planning.candidate_design import CandidateDesign
 from dbern.planning.closed_form_error import Reference

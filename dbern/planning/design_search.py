@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dbern.bernstein.kernels import Kernel
 from dbern.data.resolution import Multiples
 from dbern.measure.kernel_sketch import cells_for
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.candidate_design import MIN_POINT_MASS, POINT_MASS, CandidateDesign
 from dbern.planning.closed_form_error import (
     CLUSTERS,

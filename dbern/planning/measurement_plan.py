@@ -9,7 +9,7 @@ from typing import cast
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.model.component import ScaledNoise, ScaledSensitivity
 from dbern.model.function_classes import FunctionClass, stored_class
 from dbern.planning.metadata_limits import refuse_unreadable

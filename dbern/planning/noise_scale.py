@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.rows import BoundSpec
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity
 from dbern.privacy.families import NoiseFamily

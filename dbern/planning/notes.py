@@ -19,7 +19,7 @@ from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.base import Strategy
 from dbern.system import and_text, format_number, toml_key
 from dbern.targets.bandwidths import unit_notes
-from dbern.targets.base import DesignedMeasurement
+from dbern.targets.learner import DesignedMeasurement
 from dbern.targets.typical import TYPICAL, WARNING
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted

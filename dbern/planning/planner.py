@@ -14,7 +14,7 @@ from dbern.data.frames import Frame, frame_of
 from dbern.data.sources import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.model.component import StoredCertificate
 from dbern.planning.best_design import best_design, share_bins_with_denominator
 from dbern.planning.cost import cost

@@ -14,7 +14,7 @@ from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.model.component import (
     Component,
     Features,

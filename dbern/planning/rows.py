@@ -9,7 +9,7 @@ from typing import Self
 from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
 from dbern.measure.accumulator import most_rows
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.closed_form_error import Reference
 from dbern.planning.question_widths import Questions
 from dbern.planning.spec import ReleaseSpec

@@ -23,7 +23,7 @@ from dbern.data.times import from_text
 from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
 from dbern.reconstruct import noise_names
-from dbern.targets.section import Section
+from dbern.targets.parameters import Section
 
 WITH_DELTA = {
     name: family.with_delta for family in FAMILIES for name in noise_names(family).values()

@@ -22,7 +22,7 @@ from dbern.data.horizon import StreamNode
 from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
-from dbern.measure.measurement import Measurement, require_counted
+from dbern.measure.statistic import Measurement, require_counted
 from dbern.planning.protection import protection_of
 from dbern.planning.sections import (
     WITH_DELTA,
@@ -41,7 +41,7 @@ from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named
 from dbern.reconstruct import STRATEGY_KINDS, noise_names
 from dbern.system import importable, is_url, named_function, read_small, resolve_url
 from dbern.targets import Learner, learner_of
-from dbern.targets.section import Section, explain
+from dbern.targets.parameters import Section, explain
 from dbern.types import FloatArray
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

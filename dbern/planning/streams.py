@@ -15,7 +15,7 @@ from typing import Any
 
 from dbern.data.horizon import Horizon, StreamNode, day_of
 from dbern.errors import SpecError
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.sections import DataSection, NodeTable, ReleaseSection, StreamSection
 from dbern.privacy.budget import Budget, Protection
 from dbern.reconstruct.windows import best_levels, running_variances

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.base import KernelName, Learner, Lengths
-from dbern.targets.density import KernelDensity
+from dbern.targets.kernel_density import KernelDensity
+from dbern.targets.learner import KernelName, Learner, Lengths
 from dbern.targets.nadaraya_watson import NadarayaWatson
 from dbern.targets.naive_bayes import GaussianNaiveBayes, NaiveBayes
 
@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 LEARNERS = {
-    "kernel-density": "dbern.targets.density:KernelDensity",
+    "kernel-density": "dbern.targets.kernel_density:KernelDensity",
     "nadaraya-watson": "dbern.targets.nadaraya_watson:NadarayaWatson",
     "priestley-chao": "dbern.learn.priestley_chao:PriestleyChao",
     "support-vector-machine": "dbern.learn.support_vector_machine:SupportVectorMachine",

@@ -51,8 +51,8 @@ from dbern.certify.approximation import KernelMixture
 from dbern.data.domain import Column, Domain
 from dbern.measure.accumulator import Errors, Memory, RecordAccumulator
 from dbern.measure.kernel_sums import KernelSum, SumAccumulator
-from dbern.measure.measurement import RecordSum
 from dbern.measure.record_weights import ByCategory
+from dbern.measure.statistic import RecordSum
 from dbern.measure.vector_sums import VectorAccumulator
 from dbern.reconstruct.base import (
     AnyStrategy,

@@ -18,14 +18,13 @@ import numpy as np
 from dbern.combination.base import Combination
 from dbern.combination.responses import Quotient, Quotients, pull_scale
 from dbern.data.domain import RecordSchema
-from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import HasResponse, InGroups, RecordWeights, ResponseWeight
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
-from dbern.targets.bandwidths import readable_lengths
-from dbern.targets.base import DesignedMeasurement, response_of
+from dbern.targets.bandwidths import bandwidth_note, readable_lengths, regression_deviation
+from dbern.targets.kernel_density import Smoother
+from dbern.targets.learner import DesignedMeasurement, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
-from dbern.targets.public_bandwidths import bandwidth_note, regression_deviation
-from dbern.targets.smoother import Smoother
 from dbern.targets.typical import TypicalResponses
 
 _HALF = Fraction(1, 2)
@@ -42,7 +41,7 @@ class NadarayaWatson(Smoother):
     bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
         Matern kernels, half-width of compact ones. "auto": by the public number of rows, epsilon
-        and the number of axes, as `dbern.targets.public_bandwidths` says.
+        and the number of axes, as `dbern.targets.bandwidths` says.
     covariance : sequence of sequences of float
         Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str

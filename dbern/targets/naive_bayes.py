@@ -24,15 +24,19 @@ from dbern.combination.gaussian_scores import GaussianScores
 from dbern.data.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import Measurement
 from dbern.measure.record_weights import ByCategory
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
-from dbern.targets.bandwidths import readable_lengths, stated_kernels
-from dbern.targets.base import DesignedMeasurement, KernelName, Learner, Lengths
+from dbern.targets.bandwidths import (
+    bandwidth_note,
+    class_deviation,
+    readable_lengths,
+    stated_kernels,
+)
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct
+from dbern.targets.learner import DesignedMeasurement, KernelName, Learner, Lengths
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
-from dbern.targets.public_bandwidths import bandwidth_note, class_deviation
 
 _COUNTS = Fraction(1, 10)
 """Of the budget: a count's noise is small beside that of a likelihood at the same epsilon."""
@@ -49,7 +53,7 @@ class NaiveBayes(Learner):
     bandwidth : sequence of float, or "auto"
         Per axis, in data units: standard deviation of the Gaussian, length scale of Laplace and
         Matern kernels, half-width of compact ones. "auto", of a factored release: by the public
-        number of rows and epsilon, as `dbern.targets.public_bandwidths` says.
+        number of rows and epsilon, as `dbern.targets.bandwidths` says.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
     release : "factored" or "joint"

@@ -29,7 +29,7 @@ from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.base import Strategy
-from dbern.targets.base import DesignedMeasurement
+from dbern.targets.learner import DesignedMeasurement
 from dbern.targets.typical import (
     TYPICAL_STD,
     UNPREDICTED,

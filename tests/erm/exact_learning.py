@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Gaussian, Linear, Polynomial, Stationary
-from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
 from dbern.erm.risk import Risk
 from dbern.erm.solver import Objective, _by_plain_steps
-from dbern.erm.user import UserLoss
 
 
 def pseudo_huber(labels, predictions):

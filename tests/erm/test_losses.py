@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from exact_learning import EIGHTY_BITS, LOSSES
 
-from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
-from dbern.erm.user import UserLoss
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
 from dbern.errors import SpecError
 
 PREDICTIONS = np.concatenate([np.linspace(-4, 4, 4001), [-1e6, -50.0, 50.0, 1e6]])

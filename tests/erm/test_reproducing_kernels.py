@@ -18,8 +18,9 @@ from dbern.bernstein.reproducing import (
     Stationary,
     box_radius,
 )
+from dbern.erm.losses import UserLoss
 from dbern.erm.shards import Expansion
-from dbern.erm.user import UserKernel, UserLoss
+from dbern.erm.spaces import UserKernel
 from dbern.errors import SpecError
 
 NARROW = {

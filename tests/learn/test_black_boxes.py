@@ -13,7 +13,7 @@ from conformance import CASES, counted, everyone, largest_move
 
 import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
-from dbern.learn import black_boxes as boxes
+from dbern.learn import black_box as boxes
 from dbern.learn.user_functions import _uniform_records, load
 from dbern.measure import gathered
 from dbern.planning.planner import plan_files
@@ -251,7 +251,7 @@ def test_points_of_its_own_are_what_a_function_is_asked_at(project, client, monk
         asked.append((records.shape[1], points))
         return black_boxes.wave(records, points)
 
-    monkeypatch.setattr("dbern.learn.lattice_values.load", lambda name: seen)
+    monkeypatch.setattr("dbern.learn.black_box.load", lambda name: seen)
     synopsis = dbern.release(spec).synopsis
     ((columns, points),) = asked
     assert columns == 2

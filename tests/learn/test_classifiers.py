@@ -21,9 +21,7 @@ from dbern.bernstein.reproducing import Linear
 from dbern.cluster.threads import Threads
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Hinge, Huber, Logistic
-from dbern.erm.measurement import LinearFunctions
 from dbern.erm.objective import ONE_HOT_VALUE
 from dbern.erm.perturbed import (
     CONSTANT_FEATURE,
@@ -35,6 +33,8 @@ from dbern.erm.perturbed import (
     _row_weights_charge,
 )
 from dbern.erm.solver import Certified, count_steps
+from dbern.erm.spaces import LinearFeatures
+from dbern.erm.statistics import LinearFunctions
 from dbern.measure.record_weights import SignWeight
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan

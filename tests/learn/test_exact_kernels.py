@@ -23,10 +23,9 @@ from conformance import (
 from models import released, table
 
 import dbern
-from dbern.erm.losses import Logistic
+from dbern.erm.losses import Logistic, Secant, UserLoss
 from dbern.erm.shards import objective
 from dbern.erm.solver import minimize
-from dbern.erm.user import Secant, UserLoss
 from dbern.measure.accumulator import StoppedError
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import ReleasePlan

@@ -14,9 +14,9 @@ from sklearn.linear_model import LinearRegression
 import dbern
 from dbern.bernstein.reproducing import Linear
 from dbern.data.domain import Axis, Domain, Response
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.losses import Square
-from dbern.learn.least_squares import MomentSums
+from dbern.erm.spaces import LinearFeatures
+from dbern.learn.moment_sums import MomentSums
 from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.planning.planner import plan_files
 from dbern.privacy.laws import LaplaceNoise

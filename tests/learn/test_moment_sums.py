@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 from strategies import spec_of
 
 from dbern.data.domain import Axis, Domain, Response
-from dbern.learn.least_squares import MomentSums
+from dbern.learn.moment_sums import MomentSums
 from dbern.measure.accumulator import most_rows
 from dbern.reconstruct.least_squares import NoisyMoments, coefficient_intervals, least_squares
 from dbern.reconstruct.moments import Moments

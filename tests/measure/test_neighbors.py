@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from conformance import CASES, SALT, UNPROVED, Case, loss, moves, neighbors
 
-from dbern.erm.measurement import LinearFunctions, RiskMinimizer
+from dbern.erm.statistics import LinearFunctions, RiskMinimizer
 from dbern.measure import unit_bounding
 from dbern.privacy.contract import law_of
 from dbern.privacy.keystream import content_words
@@ -166,11 +166,11 @@ HALF = Bug(
 PRINTED = Bug("dbern.measure.kernel_sums.KernelSum.move", printed, CASES["machine"], k=3)
 SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["regression"])
 MODELS = Bug(
-    "dbern.erm.measurement.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),
+    "dbern.erm.statistics.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),
     CASES["solved machines"],
 )  # fmt: skip
 LINEAR = Bug(
-    "dbern.erm.measurement.LinearFunctions.sensitivity", of_one_output(LinearFunctions.sensitivity),
+    "dbern.erm.statistics.LinearFunctions.sensitivity", of_one_output(LinearFunctions.sensitivity),
     replace(CASES["logistics"], target={**CASES["logistics"].target, "C": 0.1}),
 )  # fmt: skip
 BUGS = {
@@ -189,7 +189,7 @@ BUGS = {
         CASES["density"], "added",
     ),
     "one row of a unit": Bug(
-        "dbern.measure.measurement.RecordSum.sensitivity", of_one_row,
+        "dbern.measure.statistic.RecordSum.sensitivity", of_one_row,
         CASES["density"], "user add-or-remove-one", k=7,
     ),
     "rows of a unit by their position": Bug(

@@ -28,7 +28,7 @@ from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis
 from dbern.targets.bandwidths import lengths_of
-from dbern.targets.smoother import _finest_bandwidth
+from dbern.targets.kernel_density import _finest_bandwidth
 
 AUTO = {"kind": "kernel-density", "bandwidth": "auto"}
 ONE = {"data__bounds": {"y": None}, "mechanism": {"k": "auto", "h": "auto", "noise": "auto"}}

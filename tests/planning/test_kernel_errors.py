@@ -13,7 +13,7 @@ import pytest
 from conformance import CASES
 
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.planner import plan_files
 from dbern.planning.plans import PlannedMeasurement
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection

@@ -12,8 +12,8 @@ import dbern
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import require_counted
 from dbern.measure.record_weights import ByCategory, SignWeight
+from dbern.measure.statistic import require_counted
 from dbern.planning.planner import plan_files
 from dbern.privacy.contract import require_one_charge
 from dbern.targets import Learner, Lengths, axis_kernels

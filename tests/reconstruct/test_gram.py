@@ -10,7 +10,7 @@ import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.certify.balls import GramBall, Released, StatedBall
-from dbern.erm.user import UserKernel
+from dbern.erm.spaces import UserKernel
 from dbern.errors import SpecError
 from dbern.model.function_classes import read_class, stored_class
 from dbern.privacy.covariance import NoiseCovariance

@@ -18,17 +18,16 @@ from dbern.combination.functions import Identity
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.erm.gaussian_features import GaussianFeatures, ProjectedGaussian
-from dbern.erm.gram_kernels import GramKernel
-from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square
+from dbern.erm.losses import EpsilonInsensitive, Hinge, Huber, Logistic, Square, UserLoss
 from dbern.erm.objective import OutputwiseLoss, Softmax
 from dbern.erm.perturbed import categorical_fraction
+from dbern.erm.spaces import GramKernel
 from dbern.erm.summation import sum_by_pairs
-from dbern.erm.user import UserLoss
-from dbern.learn.least_squares import MomentSums
+from dbern.learn.moment_sums import MomentSums
 from dbern.learn.user_functions import Range, _uniform_records
 from dbern.privacy.public_numbers import public_stream
 from dbern.targets.class_sums import ClassSums
-from dbern.targets.smoother import _finest_bandwidth
+from dbern.targets.kernel_density import _finest_bandwidth
 from dbern.targets.typical import typical_variances
 
 HINGE = Hinge(0.5)

@@ -18,7 +18,7 @@ from dbern.data.footers import FileFacts
 from dbern.erm.risk import Risk
 from dbern.measure.accumulator import most_rows
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 
@@ -104,7 +104,7 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     class Unproved(KernelSum):
         protected = Measurement.protected
 
-    monkeypatch.setattr("dbern.targets.smoother.KernelSum", Unproved)
+    monkeypatch.setattr("dbern.targets.kernel_density.KernelSum", Unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
@@ -164,6 +164,6 @@ def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
     class Hidden(KernelSum):
         objective_fraction = Fraction(-1, 2)
 
-    monkeypatch.setattr("dbern.targets.smoother.KernelSum", Hidden)
+    monkeypatch.setattr("dbern.targets.kernel_density.KernelSum", Hidden)
     with pytest.raises(dbern.SpecError, match="spends less than 0"):
         plan_files(CASES["density"].spec(1, 2, "laplace"), ())

@@ -12,7 +12,7 @@ from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
 from dbern.planning.rows import spec_for_rows
 from dbern.planning.tradeoffs import smallest_epsilon
-from dbern.targets.public_bandwidths import class_deviation, regression_deviation
+from dbern.targets.bandwidths import class_deviation, regression_deviation
 
 RESPONSE = {"column": "response", "bounds": [0.0, 1.0]}
 LABEL = {"column": "label", "classes": [0, 1]}

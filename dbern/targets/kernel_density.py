@@ -1,4 +1,8 @@
-"""Learners of kernel sums: their bandwidth or covariance, and a bandwidth that bins choose.
+"""Kernel density estimation: ``F_D(y) = (1/n) sum_i K(y - d_i)``, K a product or a Gaussian.
+
+Its sensitivities, also for densities by group, are proved in `dbern.measure.kernel_sums`. A
+`Smoother` is what all learners of kernel sums share: a bandwidth or covariance, and a bandwidth
+that bins choose.
 
 A full covariance H is released in oblique coordinates (`dbern.bernstein.oblique`), where its
 density is a product over axes: sensitivities, noise, certificates and choices are those of product
@@ -17,11 +21,13 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from dbern.data.domain import Axis, Domain
+from dbern.combination.base import Combination
+from dbern.combination.functions import Identity, Stack
+from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.measurement import WHOLE, Measurement
-from dbern.measure.record_weights import RecordWeights
+from dbern.measure.record_weights import UNIT_WEIGHT, ByCategory, RecordWeights
+from dbern.measure.statistic import WHOLE, Measurement
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import (
     equal_kernels,
@@ -31,7 +37,7 @@ from dbern.targets.bandwidths import (
     rounded_kernels,
     stated_kernels,
 )
-from dbern.targets.base import KernelName, Learner, Lengths
+from dbern.targets.learner import KernelName, Learner, Lengths
 
 _FREE, _DETAIL = 30.0, 0.035
 _SMOOTHEST = 0.4  # of an axis: with a wider kernel next to nothing is left of where rows are
@@ -177,3 +183,46 @@ def _finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
     noisy = 16 * _DETAIL**4 * 0.42**axes / (axes * (n * epsilon) ** 2)
     best = min(free, noisy ** (1 / (2 * axes + 4)), _SMOOTHEST / 2)
     return float(max(best, _FINEST[axes]))
+
+
+class KernelDensity(Smoother):
+    """Density of the records over the axes, smoothed by a product kernel, or by any Gaussian.
+
+    With ``[data.group]`` one density for each public group, all normalised by the public number of
+    rows: a group's integrates to its share of the records.
+
+    Parameters
+    ----------
+    bandwidth : sequence of float, or "auto"
+        Per axis, in data units: standard deviation of a Gaussian, length scale of a Laplace or
+        Matern kernel, half-width of a compact one. "auto": one that the released bins choose.
+    covariance : sequence of sequences of float
+        Instead of it: the covariance of a Gaussian, symmetric and positive definite.
+    kernel : str
+        One of `dbern.bernstein.kernels.KERNELS`.
+
+    Raises
+    ------
+    SpecError
+        For a bandwidth that is not positive and finite, an unknown kernel, or both a bandwidth and
+        a covariance.
+
+    Examples
+    --------
+    >>> KernelDensity(bandwidth=(0.5, 0.5)).get_params()
+    {'bandwidth': (0.5, 0.5), 'covariance': (), 'kernel': 'gaussian'}
+    """
+
+    kind: ClassVar[str] = "kernel-density"
+    uses: ClassVar[tuple[str, ...]] = ("group",)
+
+    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+        """One: a density, or one for each group."""
+        record_weights = ByCategory(schema.group) if schema.group else UNIT_WEIGHT
+        if self.bandwidth == "auto":
+            return (self.chosen_sum("density", schema.domain, record_weights),)
+        return (self.kernel_sum("density", schema.domain, record_weights),)
+
+    def combination(self, schema: RecordSchema) -> Combination:
+        """One column for each group."""
+        return Identity() if schema.group is None else Stack(schema.group.categories)

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 _MIN_SIMILARITY = 0.75
 """Below it "bandwidth" would be taken for "width", another key."""
-
 _REMOVED = {
     "data.response.points": "no learner takes lists. Write a column for each point of a curve, for "
     "a learner as that of notebooks/own_learner.ipynb",
@@ -19,7 +18,6 @@ _REMOVED = {
     "bins alone",
 }
 """Keys that left, with what to write instead."""
-
 _MESSAGES = {
     "missing": "is missing",
     "string_pattern_mismatch": "is empty",

@@ -1,6 +1,6 @@
 """A learner: public parameters, measurements of records, and how these make the function.
 
-*Components* are released (`dbern.measure.measurement`), and a public combination makes the
+*Components* are released (`dbern.measure.statistic`), and a public combination makes the
 function of them.
 """
 
@@ -18,11 +18,11 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
 from dbern.data.domain import Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy
-from dbern.targets.section import Section, explain
+from dbern.targets.parameters import Section, explain
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Lengths = Annotated[tuple[Positive, ...], Field(strict=False)]

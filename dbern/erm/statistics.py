@@ -34,12 +34,11 @@ from typing import Any, cast
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.approximation import Approximation
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.gram_kernels import GramKernel
-from dbern.erm.linear_features import LinearFeatures
 from dbern.erm.models import RiskModel
 from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
+from dbern.erm.spaces import GramKernel, LinearFeatures
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.measurement import Measurement
+from dbern.measure.statistic import Measurement
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, Bound, LatticeMapStrategy, VectorStrategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
     from dbern.ledger import BudgetLedger
     from dbern.planning.planner import plan
-    from dbern.planning.plans import ReleasePlan
+    from dbern.planning.release_plan import ReleasePlan
     from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
     from dbern.releasing.run import Release, release
@@ -39,7 +39,7 @@ _HOMES = {
     "PrivacyUnit": "dbern.privacy.budget",
     "Release": "dbern.releasing.run",
     "ReleaseError": "dbern.errors",
-    "ReleasePlan": "dbern.planning.plans",
+    "ReleasePlan": "dbern.planning.release_plan",
     "ReleaseSpec": "dbern.planning.spec",
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",

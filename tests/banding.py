@@ -13,7 +13,7 @@ import numpy as np
 from strategies import sections
 
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.reconstruct.base import Strategy

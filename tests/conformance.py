@@ -15,7 +15,7 @@ from dbern.data.columns import as_floats
 from dbern.data.domain import Column
 from dbern.measure.vector_sums import VectorSum
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.laws import GaussianNoise
 from dbern.reconstruct.base import VectorStrategy

@@ -31,7 +31,7 @@ import dbern
 from dbern.certify import certificate, lower_bounds
 from dbern.ledger import sqlite
 from dbern.measure import kernel_sums
-from dbern.planning import measurement_plan
+from dbern.planning import component_plan
 from dbern.synopsis import bands
 
 # However slow the machine is: not even the drawing of examples is timed.
@@ -157,7 +157,7 @@ def cached_planning() -> Iterator[None]:
     strongest = lru_cache(maxsize=2000)(lower_bounds.strongest_bound.__wrapped__)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certificate, "noise_bound", bounds)
-        for module in (measurement_plan, bands):
+        for module in (component_plan, bands):
             patch.setattr(module, "strongest_bound", strongest)
         patch.setattr(kernel_sums, "smallest_sketch", sketches)
         yield

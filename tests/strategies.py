@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.base import Slab
 

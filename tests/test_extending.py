@@ -272,7 +272,7 @@ def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
         copy.parent,
         """
 import numpy as np
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.mechanism import privatize
 _, usual = planned("laplace")
 _, plan = planned("cautious")
@@ -407,7 +407,7 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
         copy.parent,
         """
 import numpy as np
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.reconstruct.base import Slab
 values = []
 for noise in ("laplace", "reversed-laplace"):

@@ -17,7 +17,7 @@ from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover
-from dbern.planning.rows import spec_for_rows
+from dbern.planning.resolved import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares

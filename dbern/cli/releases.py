@@ -13,9 +13,9 @@ from dbern.cli.progress import imports_noted, log_format, shown_progress
 from dbern.errors import DbernError
 
 if TYPE_CHECKING:
-    from dbern.planning.plans import ReleasePlan
+    from dbern.planning.release_plan import ReleasePlan
     from dbern.planning.stream_plan import StreamPlan
-    from dbern.planning.tradeoffs import Aim
+    from dbern.planning.target_error import Aim
 
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
@@ -59,7 +59,7 @@ def plan(
     """
     from dbern.planning.planner import plan as make_plan
     from dbern.planning.spec import ReleaseSpec
-    from dbern.planning.tradeoffs import smallest_epsilon
+    from dbern.planning.target_error import smallest_epsilon
     from dbern.privacy.budget import decimal_text
     from dbern.system import resolve_url
 

@@ -14,9 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.certify.balls import GramBall, Released
-from dbern.planning.candidate_design import MIN_POINT_MASS, CandidateDesign
-from dbern.planning.closed_form_error import largest_of_grid
-from dbern.planning.design_search import LARGEST_K, DesignSearch
+from dbern.planning.predicted import largest_of_grid
+from dbern.planning.search import LARGEST_K, MIN_POINT_MASS, CandidateDesign, DesignSearch
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.types import FloatArray

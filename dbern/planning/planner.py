@@ -16,15 +16,18 @@ from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.statistic import Measurement
 from dbern.model.component import StoredCertificate
-from dbern.planning.best_design import best_design, share_bins_with_denominator
+from dbern.planning.choice import best_design, share_bins_with_denominator
+from dbern.planning.component_plan import (
+    Design,
+    PlannedMeasurement,
+    plan_measurement,
+    refuse_long_metadata,
+    refuse_unreadable,
+)
 from dbern.planning.cost import cost
-from dbern.planning.error_forecast import forecast_errors
-from dbern.planning.measurement_plan import Design, plan_measurement
-from dbern.planning.metadata_limits import refuse_long_metadata, refuse_unreadable
-from dbern.planning.notes import notes_of
-from dbern.planning.plans import PlannedMeasurement, ReleasePlan
-from dbern.planning.release_texts import plan_title
-from dbern.planning.rows import BoundSpec, public_rows
+from dbern.planning.forecast import forecast_errors, notes_of
+from dbern.planning.release_plan import ReleasePlan, plan_title
+from dbern.planning.resolved import BoundSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.contract import require_one_charge
 from dbern.system import is_url, one_thread

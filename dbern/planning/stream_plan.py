@@ -12,7 +12,7 @@ import numpy as np
 
 from dbern.data.horizon import Horizon, StreamNode
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan, memory_text, warnings_of
+from dbern.planning.release_plan import ReleasePlan, memory_text, warnings_of
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.streams import horizon_of, noise_of_levels
 from dbern.privacy.budget import Budget

@@ -13,10 +13,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.planning.measurement_plan import with_kernels
+from dbern.planning.component_plan import PlannedMeasurement, with_kernels
 from dbern.planning.planner import whole_certificate
-from dbern.planning.plans import PlannedMeasurement, ReleasePlan
-from dbern.planning.rows import BoundSpec
+from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.resolved import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.bins import AxisBins
 from dbern.targets.bandwidths import lengths_of

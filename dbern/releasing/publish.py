@@ -24,15 +24,10 @@ from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.model.component import Component
+from dbern.planning.component_plan import PlannedMeasurement, released_component
 from dbern.planning.cost import WRITERS
-from dbern.planning.plans import (
-    PlannedMeasurement,
-    ReleasePlan,
-    measured_pairs,
-    released_component,
-)
-from dbern.planning.release_texts import release_texts
-from dbern.planning.rows import spec_for_rows
+from dbern.planning.release_plan import ReleasePlan, measured_pairs, release_texts
+from dbern.planning.resolved import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of

@@ -51,8 +51,8 @@ from dbern.ledger.values import FREE, PENDING
 from dbern.measure.counters import Counters
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
-from dbern.planning.plans import ReleasePlan
-from dbern.planning.rows import public_rows
+from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.resolved import public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.journal import Journal

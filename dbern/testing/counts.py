@@ -9,7 +9,8 @@ from typing import Final
 import numpy as np
 
 from dbern.measure.counters import Counters
-from dbern.planning.plans import PlannedMeasurement, ReleasePlan
+from dbern.planning.component_plan import PlannedMeasurement
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import FAMILIES
 from dbern.privacy.mechanism import to_grid

@@ -30,7 +30,7 @@ from dbern.data.parquet import read_batches, write_records
 from dbern.measure.counters import Counters, Portion
 from dbern.measure.record_integers import add_slowly
 from dbern.planning.planner import plan
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.base import Slab
 from dbern.reconstruct.bins import BinnedStrategy

@@ -13,7 +13,7 @@ from strategies import plan_of, spec_of
 
 from dbern.erm.perturbed import CONSTANT_FEATURE
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.targets import kinds
 
 _AXES = {"x": [0.0, 10.0], "y": [0.0, 1.0]}

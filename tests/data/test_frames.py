@@ -620,10 +620,10 @@ def test_more_rows_than_a_private_number_allows_are_refused(project, monkeypatch
     twin.folder.mkdir()
     twin.grant(neighbors=dbern.Neighbors.ADD_OR_REMOVE_ONE)
     spec, table = twin.spec(data=private), table_of(project)
-    monkeypatch.setattr("dbern.planning.rows.most_rows", lambda _normalizer: 239)
+    monkeypatch.setattr("dbern.planning.resolved.most_rows", lambda _normalizer: 239)
     with pytest.raises(SpecError, match="more than 239 rows are not available"):
         dbern.release(spec, data=table.to_reader())
-    monkeypatch.setattr("dbern.planning.rows.most_rows", lambda _normalizer: 240)
+    monkeypatch.setattr("dbern.planning.resolved.most_rows", lambda _normalizer: 240)
     dbern.release(spec, data=table.to_reader())
     assert twin.reservation().content.inputs == {}
 

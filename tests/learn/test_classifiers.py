@@ -37,7 +37,7 @@ from dbern.erm.spaces import LinearFeatures
 from dbern.erm.statistics import LinearFunctions
 from dbern.measure.record_weights import SignWeight
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
 from dbern.reconstruct.base import Slab, VectorStrategy

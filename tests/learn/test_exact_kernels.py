@@ -28,7 +28,7 @@ from dbern.erm.shards import objective
 from dbern.erm.solver import minimize
 from dbern.measure.accumulator import StoppedError
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.reconstruct import gram
 
 

@@ -21,7 +21,7 @@ from dbern.erm import solutions
 from dbern.erm.models import RiskModel
 from dbern.measure.gathered import GatheredAccumulator, Gathering
 from dbern.planning.planner import plan_files
-from dbern.planning.rows import spec_for_rows
+from dbern.planning.resolved import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize

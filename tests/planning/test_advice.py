@@ -11,9 +11,8 @@ from projects import records
 from strategies import sections
 
 from dbern.certify.error_summary import printed_sum
-from dbern.planning.best_candidate import _candidates_of, best_candidate
-from dbern.planning.best_design import make_search
-from dbern.planning.rows import BoundSpec
+from dbern.planning.choice import _candidates_of, best_candidate, make_search
+from dbern.planning.resolved import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 
 
@@ -33,7 +32,7 @@ def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
 
     Of one level: of two, shares and quantiles count too.
     """
-    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
 
     def candidates(**mechanism):
         data = {"n": 20_000, "bounds": {"x": [0.0, 1.0]}}

@@ -20,8 +20,8 @@ from dbern.cli.show import _describe
 from dbern.errors import DbernError, SpecError
 from dbern.model.function_classes import _Mixture, read_class, stored_class
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
-from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.target_error import smallest_epsilon
 from dbern.releasing import bandwidth_choice, publish
 from dbern.reporting import live
 from dbern.synopsis.questions import bandwidths

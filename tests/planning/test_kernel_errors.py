@@ -14,8 +14,8 @@ from conformance import CASES
 
 from dbern.measure.accumulator import Accumulator
 from dbern.measure.statistic import Measurement
+from dbern.planning.component_plan import PlannedMeasurement
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import PlannedMeasurement
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 
 ROWS = 5

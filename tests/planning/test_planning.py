@@ -26,16 +26,19 @@ from dbern.data.footers import FileFacts
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
-from dbern.planning.best_candidate import _candidates_of, _preferred, best_candidate
-from dbern.planning.best_design import make_search
-from dbern.planning.bin_candidates import _fitting_grids
+from dbern.planning.candidates import (
+    _RESOLUTIONS,
+    FINE_RESOLUTIONS,
+    _fitting_grids,
+    lattices_to_try,
+)
+from dbern.planning.choice import _candidates_of, _preferred, best_candidate, make_search
 from dbern.planning.cost import task_rows
-from dbern.planning.lattice_candidates import _RESOLUTIONS, FINE_RESOLUTIONS, lattices_to_try
 from dbern.planning.planner import plan, plan_files
-from dbern.planning.plans import ReleasePlan
-from dbern.planning.rows import BoundSpec
+from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.resolved import BoundSpec
 from dbern.planning.spec import ReleaseSpec
-from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.planning.target_error import smallest_epsilon
 from dbern.privacy.families import errors_of, family_of
 from dbern.system import one_thread
 
@@ -465,7 +468,7 @@ RESPONSE = {"column": "r", "bounds": [0.0, 8.0]}
 @pytest.fixture
 def no_files(monkeypatch):
     """The spec's n is enough."""
-    monkeypatch.setattr("dbern.planning.tradeoffs.footers", lambda _spec: ())
+    monkeypatch.setattr("dbern.planning.target_error.footers", lambda _spec: ())
 
 
 def test_a_plan_tells_three_errors_in_this_order():

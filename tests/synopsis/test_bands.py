@@ -23,7 +23,7 @@ from dbern.certify.certificate import SHRUNK_FRACTION
 from dbern.certify.noise import noise_bound
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
-from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.planning.candidates import BIN_RESOLUTIONS
 from dbern.privacy.error_law import LaplaceErrors
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
@@ -496,7 +496,7 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
 @pytest.fixture
 def one_level(monkeypatch):
     """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
-    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
     planned.cache_clear()
     yield
     planned.cache_clear()
@@ -505,7 +505,7 @@ def one_level(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_level")
 def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
-    monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
+    monkeypatch.setattr("dbern.planning.candidates.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():

@@ -14,9 +14,10 @@ from dbern.certify.balls import StatedBall
 from dbern.errors import IntegrityError, SpecError
 from dbern.model.function_classes import read_class, stored_class
 from dbern.model.strict import parse_object
-from dbern.planning import measurement_plan
+from dbern.planning import component_plan
+from dbern.planning.component_plan import PlannedMeasurement, released_component
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import PlannedMeasurement, measured_pairs, released_component
+from dbern.planning.release_plan import measured_pairs
 from dbern.planning.spec import ReleaseSpec
 from dbern.releasing import publish
 from dbern.synopsis.metadata import ReleaseMetadata
@@ -149,6 +150,6 @@ def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch, change, said):
     def changed(measurement, part):
         return released_component(measurement, part.model_copy(update=change))
 
-    monkeypatch.setattr(measurement_plan, "released_component", changed)
+    monkeypatch.setattr(component_plan, "released_component", changed)
     with pytest.raises(SpecError, match=said):
         density_plan((0.1,), (9,))

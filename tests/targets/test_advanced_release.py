@@ -9,8 +9,8 @@ from conformance import granules_of_each, integers_of_each, moves, release_spec
 
 import dbern
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
-from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.target_error import smallest_epsilon
 
 
 def specified(bandwidths, n, epsilon="1.0", **mechanism):

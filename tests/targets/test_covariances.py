@@ -12,9 +12,9 @@ from conformance import RESPONSE, noiseless, release_spec
 from scipy.stats import gaussian_kde, multivariate_normal
 
 import dbern
-from dbern.planning.best_design import make_search
+from dbern.planning.choice import make_search
 from dbern.planning.planner import plan_files
-from dbern.planning.rows import BoundSpec
+from dbern.planning.resolved import BoundSpec
 from dbern.releasing import publish as publishing
 from dbern.targets import KernelDensity, NadarayaWatson
 

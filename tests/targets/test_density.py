@@ -16,7 +16,7 @@ from dbern.bernstein.kernels import KERNELS, Gaussian
 from dbern.errors import SpecError
 from dbern.measure.kernel_sketch import Cells, smallest_sketch, truncation_error
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 
 # bandwidth and k per axis: narrow, matched, wide, beyond the domain, mixed axes

@@ -10,8 +10,8 @@ import dbern
 from dbern.bernstein.kernels import KERNELS, kernel_of
 from dbern.errors import SpecError
 from dbern.planning.planner import plan_files
-from dbern.planning.rows import spec_for_rows
-from dbern.planning.tradeoffs import smallest_epsilon
+from dbern.planning.resolved import spec_for_rows
+from dbern.planning.target_error import smallest_epsilon
 from dbern.targets.bandwidths import class_deviation, regression_deviation
 
 RESPONSE = {"column": "response", "bounds": [0.0, 1.0]}

@@ -25,7 +25,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
-from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.planning.candidates import BIN_RESOLUTIONS
 from dbern.synopsis.questions import noisy_measure as module
 from dbern.synopsis.questions import quantile as of_quantiles
 from dbern.synopsis.questions.envelopes import kernel as of_kernel

@@ -12,10 +12,10 @@ from strategies import sections
 
 import dbern
 from dbern.errors import SpecError
-from dbern.planning import question_widths
-from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.planning import predicted as question_widths
+from dbern.planning.candidates import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
@@ -90,7 +90,7 @@ def test_widths_are_those_of_edges_and_of_noise():
 @pytest.mark.slow
 def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
     """Of one level: of two they are as narrow whatever is asked."""
-    monkeypatch.setattr("dbern.planning.best_design._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
     usual, both, rows = (
         asking(*one, noise="binned-laplace")[1] for one in ((), ("density", "cdf"), ("quantile",))
     )

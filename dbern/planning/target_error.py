@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 from dbern.errors import SpecError
 from dbern.planning.planner import footers, plan_files
-from dbern.planning.plans import ReleasePlan
+from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.families import ADVANCED
 from dbern.system import Progress, silent
@@ -16,7 +16,6 @@ from dbern.system import Progress, silent
 _NUM_BISECTIONS = 14
 Aim: TypeAlias = Literal["expected", "these-data", "any-database"]
 """Which error is aimed at."""
-
 _MIN_EPSILON, _MAX_EPSILON = Fraction(1, 10**4), Fraction(10**4)
 _DIGITS = 3
 

@@ -10,8 +10,7 @@ from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
 from dbern.measure.accumulator import most_rows
 from dbern.measure.statistic import Measurement
-from dbern.planning.closed_form_error import Reference
-from dbern.planning.question_widths import Questions
+from dbern.planning.predicted import Questions, Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 

@@ -1,4 +1,4 @@
-"""Public facts that the search for a design starts from, and the errors they predict of a design.
+"""Search for a design: the public facts that it starts from, and a candidate's predicted errors.
 
 For kernels that are products over axes, the errors of the noise, of a typical and of the worst
 database are predicted on grids, in unit-cube units (`dbern.planning.closed_form_error`).
@@ -20,30 +20,97 @@ from dbern.bernstein.kernels import Kernel
 from dbern.data.resolution import Multiples
 from dbern.measure.kernel_sketch import cells_for
 from dbern.measure.statistic import Measurement
-from dbern.planning.candidate_design import MIN_POINT_MASS, POINT_MASS, CandidateDesign
-from dbern.planning.closed_form_error import (
+from dbern.planning.predicted import (
     CLUSTERS,
+    BinQuestions,
+    Questions,
     Reference,
     fit,
     half_rows,
     largest_noise,
+    mean_width,
     reference_error,
     typical_error,
     worst_error,
 )
-from dbern.planning.question_widths import BinQuestions, Questions
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import NoiseFamily
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.bins import BinnedStrategy, axis_bins, lattice_miss
 
+POINT_MASS = 0.12
+"""Fraction of the records taken to be at one point: promises grow with what that misses."""
+MIN_POINT_MASS = 0.01
+"""The same where a public density says where records are, or signs are random."""
+_EXPECTED_POINT_MASS = 0.07
 FEW_AXES = 3
 """With more, products over axes are large: fewer candidates are tried."""
-
 LARGEST_K = 1000
 """Most steps of an axis that are chosen."""
-
 _POINT_MASS_OF_BINS = {1: 0.18, 2: 0.15}  # by axes: the fewer, the less noise finer cells cost
+
+
+@dataclass(frozen=True)
+class CandidateDesign:
+    """Strategy and orders of a release, and their predicted errors in unit-cube units.
+
+    `noise` is the mean sup of the noise, `approximation` the error of a typical database, `worst`
+    that of the worst, of which `lattice_error` is there whatever the bins. `questions` are those
+    that its bins are to answer beside the function.
+    """
+
+    strategy: Strategy
+    h: tuple[int, ...]
+    noise: float
+    approximation: float
+    worst: float
+    certified: bool
+    point_mass: float = POINT_MASS
+    lattice_error: float = 0.0
+    questions: BinQuestions | None = None
+
+    @property
+    def two_level(self) -> bool:
+        """Whether it is of bins of two levels."""
+        bins = self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
+        return any(axis.levels is not None for axis in bins)
+
+    @property
+    def error(self) -> float:
+        """Predicted sup error; where more is asked, the mean of it all."""
+        sup_error = self.sup_error
+        return sup_error if self.questions is None else mean_width(self.questions.widths(sup_error))
+
+    @property
+    def sup_error(self) -> float:
+        """Predicted sup error of the function.
+
+        Certified, the worst database adds its error to that of the noise. A typical one's has
+        nothing to do with the noise: squares add. Real records crowd: where none says where they
+        are, some are taken to be at one point, which errs as the worst database does, but for what
+        no choice of bins changes. To choose, more are taken to be there than are expected: bands
+        about the data at hand are as wide as records might miss inside the cells they are in, and a
+        little more noise makes them much narrower.
+        """
+        if self.certified:
+            return self.noise + self.worst
+        crowded = self.point_mass * max(0.0, self.worst - self.lattice_error)
+        return math.hypot(self.noise, self.approximation, crowded)
+
+    @property
+    def figures(self) -> tuple[float, float, float]:
+        """Its noise, its expected error, and what it promises any database."""
+        return self.noise, self.expected, self.promise
+
+    @property
+    def promise(self) -> float:
+        """Predicted error for any database."""
+        return self.noise + self.worst
+
+    @property
+    def expected(self) -> float:
+        """Predicted sup error of typical data."""
+        return replace(self, point_mass=min(self.point_mass, _EXPECTED_POINT_MASS)).sup_error
 
 
 @dataclass(frozen=True)

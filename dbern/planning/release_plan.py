@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
-from typing import Annotated, Any, Self, cast
-
-from pydantic import ConfigDict, PlainSerializer, PlainValidator
+from typing import Any, Self
 
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.certify.approximation import KernelMixture, remedies_of
@@ -15,144 +13,52 @@ from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
 from dbern.measure.statistic import Measurement
-from dbern.model.component import (
-    Component,
-    Features,
-    LatticeComponent,
-    ScaledNoise,
-    ScaledSensitivity,
-    StoredCertificate,
-    VectorComponent,
-)
-from dbern.model.function_classes import FunctionClass, read_class
-from dbern.model.strict import StrictModel
+from dbern.model.component import ScaledNoise, ScaledSensitivity, StoredCertificate
+from dbern.model.function_classes import FunctionClass
+from dbern.planning.component_plan import PlannedMeasurement
 from dbern.planning.cost import Cost
+from dbern.planning.predicted import width_text
 from dbern.planning.protection import protection_lines
-from dbern.planning.question_widths import width_text
-from dbern.planning.rows import spec_for_rows
+from dbern.planning.resolved import spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
-from dbern.privacy.contract import array_names
 from dbern.privacy.zcdp import pure_rho, rho_above
-from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
-from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import ArrayLayout, Lattice, Strategy, VectorStrategy
-from dbern.synopsis.titles import change_text
+from dbern.synopsis.titles import change_text, function_title
 from dbern.system import counted, format_number, html_table
 from dbern.targets.typical import TYPICAL
 
-
-def _map_of(content: Any) -> AxisMap:
-    return content if isinstance(content, AxisMap) else map_from_dict(content)
-
-
-def _class_of(content: Any) -> FunctionClass | None:
-    if content is None or isinstance(content, StrictModel):
-        return cast("FunctionClass | None", content)
-    return None if content == {} else read_class(content)
-
-
-def _certificate_of(content: Any) -> Certificate:
-    if isinstance(content, Certificate):
-        return content
-    return StoredCertificate.from_json(content).restore()
+_ALARM = "WARNING: "
+EDGES = "shares without a resolution "
+"""Beginning of the note that says by what factor a resolution narrows them."""
+_FIRST_PART = {
+    "mixture of bumps": "the first part is that of the worst database, all records at one point",
+    "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",
+    "linear": "a linear function is reproduced exactly",
+    "holder": "the first part is that of the worst function of the stated smoothness",
+    "smooth": "the first part is that of the worst function of the stated smoothness",
+    "reproducing ball": "the first part is that of the worst function of its norm",
+    "stated ball": "the first part is that of the worst function of its norm",
+}
 
 
-class _PlannedArrays(StrictModel):
-    """Arrays of a component and how they are released; of a vector k, h and maps are empty."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    name: str
-    outputs: int
-    k: tuple[int, ...]
-    h: tuple[int, ...]
-    maps: tuple[Annotated[AxisMap, PlainValidator(_map_of), PlainSerializer(map_to_dict)], ...]
-    entries: tuple[str, ...]
-
-    @property
-    def lattice(self) -> Lattice | ArrayLayout:
-        """The lattice of coefficients, or the entries."""
-        return self.strategy.lattice
-
-    @property
-    def strategy(self) -> Strategy | VectorStrategy:
-        """Released form of the lattice values, or the entries."""
-        if self.entries:
-            return VectorStrategy(len(self.entries))
-        return strategy_of(Lattice(self.k), self.maps)
-
-    @property
-    def arrays(self) -> tuple[str, ...]:
-        """Names of the released arrays, in the order of the outputs."""
-        return array_names(self.name, self.outputs)
-
-
-class _PlannedErrors(StrictModel):
-    """Certificate of a component, and the bounds that it is made of."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    certificate: Annotated[
-        Certificate,
-        PlainValidator(_certificate_of),
-        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
-    ]
-    approximation: Annotated[
-        FunctionClass | None,
-        PlainValidator(_class_of),
-        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
-    ]
-    lattice_error: float
-    released_error: float
-    most_silenced: float = 0.0
-
-
-class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
-    """One component, resolved; of a vector k, h and maps are empty.
-
-    `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
-    is how records become integers, as the accumulator gave it, and `description` the same in words.
-    `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
-    unit-cube units, the error of a lattice value before release, and of a released one but for its
-    noise. `entries` name the numbers of a vector. `most_silenced`, in data units, bounds how far
-    shrinking bins may move the function: it is in the certificate's noise.
-    """
-
-    counting: dict[str, Any]
-    description: str
-    sensitivity: ScaledSensitivity
-    noise: ScaledNoise
-    unit: float
-
-
-def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
-    """Return what the release of a planned measurement is to its readers."""
-    stated: dict[str, Any] = {}
-    content: dict[str, Any] = {
-        "arrays": planned.arrays,
-        "share": decimal_text(measurement.output_fraction),
-        "value_unit": planned.unit,
-        "noise": planned.noise,
-        "sensitivity": planned.sensitivity,
-        "certificate": StoredCertificate.of(planned.certificate),
-        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+def release_texts(spec: ReleaseSpec) -> dict[str, Any]:
+    """Texts of a release for people: the spec's, and its columns by their role."""
+    release, records = spec.release, spec.records
+    roles = {"response": records.response, "label": records.label, "group": records.group}
+    texts = {
+        "title": release.title,
+        "description": release.description,
+        "columns": {role: column.name for role, column in roles.items() if column},
+        "units": spec.data.units,
     }
-    if planned.entries:
-        if measurement.features is not None:
-            stated["features"] = dict(zip(Features.model_fields, measurement.features, strict=True))
-        content |= {"axes": (), "entries": planned.entries}
-        return VectorComponent.ready().model_validate({**content, **stated})
-    if measurement.oblique is not None:
-        oblique = measurement.oblique
-        stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
-    if measurement.counted_in is not None:
-        stated["counted_in"] = array_names(measurement.counted_in, measurement.outputs)
-    if any(axis_map.of == "lattice" for axis_map in planned.maps):
-        stated["spectral"] = "lattice"
-    content |= {"axes": measurement.domain.names, "additive": measurement.additive}
-    content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
-    return LatticeComponent.ready().model_validate({**content, **stated})
+    return {key: text for key, text in texts.items() if text}
+
+
+def plan_title(spec: ReleaseSpec) -> str:
+    """Name the function that a spec releases."""
+    target = {"kind": spec.learner.kind, **spec.learner.get_params()}
+    return function_title(spec.combination, spec.domain, {"target": target, **release_texts(spec)})
 
 
 @dataclass(frozen=True)
@@ -160,7 +66,7 @@ class ErrorForecast:
     """Errors that a plan expects beside what it certifies, in data units; see `ErrorSummary`.
 
     `questions` are those that the spec names, and what is predicted of each
-    (`dbern.planning.question_widths`): of a density in data units, else in shares.
+    (`dbern.planning.predicted`): of a density in data units, else in shares.
     """
 
     expected: float | None = None
@@ -472,20 +378,6 @@ def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tup
         *([("", _first_part(planned.approximation))] if planned.approximation else []),
         ("", _compared(plan, planned)),
     ]
-
-
-_ALARM = "WARNING: "
-EDGES = "shares without a resolution "
-"""Beginning of the note that says by what factor a resolution narrows them."""
-_FIRST_PART = {
-    "mixture of bumps": "the first part is that of the worst database, all records at one point",
-    "chosen mixture of bumps": "of the narrowest kernel that may be chosen; others have no more",
-    "linear": "a linear function is reproduced exactly",
-    "holder": "the first part is that of the worst function of the stated smoothness",
-    "smooth": "the first part is that of the worst function of the stated smoothness",
-    "reproducing ball": "the first part is that of the worst function of its norm",
-    "stated ball": "the first part is that of the worst function of its norm",
-}
 
 
 def _first_part(approximation: FunctionClass) -> str:

@@ -1,0 +1,413 @@
+"""Candidates of a search for kernels that are products over axes: what may be released of them.
+
+*Bins* are chosen by their noise and the worst database alone, before their matrices are made:
+beside what a point mass errs by, the rest of a typical database hardly tells bins apart. Wide cells
+err more, narrow ones have more noise. Cells between are listed where the best ones of kernels in
+use are; where questions are asked, also narrower ones and those of rounded values, and on one axis
+bins of two levels.
+
+*Lattice values* and *spectral coordinates* are tried at public resolutions. A kernel that takes
+more bins or lattice points than are tried is refused, with the least width that does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
+from dbern.bernstein.kernels import Kernel
+from dbern.errors import SpecError
+from dbern.planning.predicted import FINER
+from dbern.planning.search import FEW_AXES, LARGEST_K, CandidateDesign, DesignSearch
+from dbern.reconstruct.base import Lattice, LatticeStrategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
+
+BIN_RESOLUTIONS = {  # cells a deviation, by degree
+    1: (2.0, 3.0, 4.0),
+    2: (0.4, 0.55, 0.65, 0.75, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.95, 2.2, 2.6, 3.0, 4.0),
+    3: (0.75, 0.85, 1.0, 1.1, 1.25, 1.35, 1.5, 1.75, 2.0),
+    5: (1.25, 1.5, 2.0),
+    7: (1.25, 1.5, 1.75, 2.0, 2.5),
+}
+_RESOLUTIONS_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, 5 to 216
+_MAX_BINS_OF_RECORD = 512  # more of them is slower than a release should be
+_LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
+    *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
+    *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
+)
+_ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
+_MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one level, and of two
+_NEAR = 1.3  # times the least estimate without it: where a public density is looked at
+_MIN_DEGREE_GAIN = 0.03  # of the error: what a higher degree gains, or it is not taken
+_MAX_STEPS = 2000  # of an axis: more takes more memory than it gains
+KINKED_RESOLUTIONS = (16.0, 24.0)
+"""Lattice steps a deviation, besides: kinks are approximated slowly."""
+LARGEST_KINKED_K = 500
+"""Most steps of an axis of these: matrices beyond take seconds."""
+FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+"""Lattice steps a deviation where noise does not grow with them."""
+FINE_ORDERS = (8, 48)
+"""Orders that are tried of lattices as fine as wanted; polynomials of bins have the last."""
+NEGLIGIBLE = 0.1
+"""Fraction of the noise: a finer lattice than that needs is work for nothing."""
+_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
+_ORDERS = (1, 2, 4, 8, 16, 24)
+_ORDERS_OF_MANY_AXES, _NUM_RESOLUTIONS_OF_MANY_AXES = (2, 8), 3
+_STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
+_STATED_ORDERS = (1, 2, 4, 8)
+_THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
+_NUM_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
+MIN_STEPS = 2.0
+"""Steps a deviation on the finest lattice: with fewer, most of a bump is missed."""
+REL_TOL = 1e-9
+"""Of a width: what is written as the least is taken, however it is rounded."""
+COARSEST = 0.8
+"""Fewest lattice steps a deviation that are tried."""
+_COARSEST_OF_MANY_AXES = 2.0 / 1.25**5
+_MAX_FACTORS = 20_000  # beyond any bandwidth that a spec takes
+
+
+@dataclass(frozen=True)
+class BinGrid:
+    """Degree and cells of every axis; `levels` are narrow cells a wide one, parts of a record."""
+
+    degree: int
+    resolution: float
+    cells: tuple[int, ...]
+    levels: tuple[int, int] = (1, 1)
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        return math.prod(cells + self.degree for cells in self.cells)
+
+    def bins_for(self, lattice: Lattice) -> BinnedStrategy:
+        """Return bins without matrices, which neither values nor sensitivities depend on."""
+        times, parts = self.levels
+        bins = (AxisBins(cells, self.degree, b"", times=times, parts=parts) for cells in self.cells)
+        return BinnedStrategy(lattice, tuple(bins))
+
+
+def bin_grids(search: DesignSearch) -> list[BinGrid]:
+    """Return the grids to try, however many bins they have."""
+    kernels, grids = search.kernels, {}
+    for degree, usual in BIN_RESOLUTIONS.items():
+        resolutions = usual + (FINER.get(degree, ()) if search.questions else ())
+        if len(kernels) == FEW_AXES:
+            resolutions += _RESOLUTIONS_OF_THREE_AXES.get(degree, ())
+        if degree == 2 or (degree + 1) ** len(kernels) <= _MAX_BINS_OF_RECORD:
+            for resolution in reversed(resolutions):  # of those with the same cells the coarsest
+                grid = BinGrid(degree, resolution, tuple(_cells(kernels, resolution)))
+                grids[degree, grid.cells] = grid
+    exact = _grids_of_multiples(search) if search.questions else ()
+    one_level = grids | {(grid.degree, grid.cells): grid for grid in exact}
+    return [*one_level.values(), *(_grids_of_levels(search) if search.levels else ())]
+
+
+def _grids_of_levels(search: DesignSearch) -> Iterator[BinGrid]:
+    """Yield bins of two levels of an axis, the wide ones as for the function alone, or hardly."""
+    (kernel,) = search.kernels
+    for degree, resolution, *levels in _LEVELS:
+        times, parts = levels
+        cells = times * math.ceil(resolution / kernel.deviation)
+        if cells <= _MAX_NARROW_CELLS:
+            yield BinGrid(degree, resolution, (cells,), (times, parts))
+
+
+def _grids_of_multiples(search: DesignSearch) -> Iterator[BinGrid]:
+    """Yield bins of degree 1 with a node at each multiple, of some axes or of all that have them.
+
+    Masses of rows that are rounded to these have no edges. Cells end at multiples alone, or at so
+    many places between them that the kernel has as many as without a resolution.
+    """
+    choices = [(0,) if axis is None else (axis.count, 0) for axis in search.multiples]
+    for nodes in itertools.product(*choices):
+        for resolution in (*BIN_RESOLUTIONS[1], *FINER[1]) if any(nodes) else ():
+            usual = _cells(search.kernels, resolution)
+            coarse = tuple(node or cell for node, cell in zip(nodes, usual, strict=True))
+            needed = [resolution / kernel.deviation * (1 - _ROUNDING) for kernel in search.kernels]
+            fine = tuple(
+                node * math.ceil(least / node) if node else cell
+                for node, cell, least in zip(nodes, usual, needed, strict=True)
+            )
+            for cells in dict.fromkeys((coarse, fine)):
+                if max(cells) <= _MAX_CELLS:
+                    yield BinGrid(1, resolution, cells)
+
+
+def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
+    return [min(_MAX_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
+
+
+def bin_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+    """Yield releases of bins: the noise of a bin is that of a count, whatever the kernel.
+
+    Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
+    cost time: they are there where they gain `_MIN_DEGREE_GAIN`.
+    """
+    if not search.measurement.binned:
+        return
+    fitting = _fitting_grids(search)
+    lattice, order, lattice_error = _function_of_bins(search, fitting)
+    designs = [(grid, grid.bins_for(lattice)) for grid in fitting]
+    estimates = {
+        grid: search.estimate(bins, lattice.k, order, lattice_error)
+        for grid, bins in designs
+        if search.admits(bins)
+    }
+    if search.reference is not None:
+        estimates = _with_bias(search, estimates)
+    yield from (candidate for candidate in estimates.values() if candidate.two_level)
+    one_level = [pair for pair in estimates.items() if not pair[1].two_level]
+    lowest_error = math.inf
+    for degree in dict.fromkeys(grid.degree for grid, _ in one_level):
+        of_degree = [candidate for grid, candidate in one_level if grid.degree == degree]
+        error = min(candidate.error for candidate in of_degree)
+        if (1 + _MIN_DEGREE_GAIN) * error <= lowest_error:
+            yield from of_degree
+            lowest_error = error
+
+
+def _fitting_grids(search: DesignSearch) -> list[BinGrid]:
+    """Return grids whose bins are few enough, by degree and cells a deviation."""
+    grids = bin_grids(search)
+    fitting = [grid for grid in grids if grid.size <= search.largest_lattice]
+    if not fitting:
+        needed = f"{min(grid.size for grid in grids)} bins"
+        raise too_narrow(search, needed, search.largest_lattice)
+    return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
+
+
+def _function_of_bins(
+    search: DesignSearch, fitting: Sequence[BinGrid]
+) -> tuple[Lattice, tuple[int, ...], float]:
+    """Find the lattice of the bins' function, its order, and what it misses whatever the bins.
+
+    The coarsest that misses a tenth of the noise, or the finest. Where polynomials of no degree
+    resolve a kernel that is narrow, the function is linear between lattice values.
+    """
+    order = search.orders(FINE_ORDERS)[-1]
+    lattices = lattices_to_try(search, FINE_RESOLUTIONS, counted=False)
+    one_level = [grid for grid in fitting if grid.levels == (1, 1)]
+    usual = min(one_level, key=lambda grid: (grid.degree != 3, abs(grid.resolution - 1.5)))
+    kernel_itself = (0,) * len(order)
+    noise = search.estimate(usual.bins_for(lattices[-1]), kernel_itself, order, 0.0).noise
+    allowed = NEGLIGIBLE * noise / (1.0 if search.certified else search.point_mass("binned"))
+
+    def fine(lattice: Lattice) -> bool:
+        return search.fitted_error(lattice, order) <= allowed
+
+    if _unresolved(search) and not fine(lattices[-1]):
+        return _interpolated_lattice(search, allowed), (INTERPOLATED,) * len(order), 0.0
+    if max(lattices[-1].k) == LARGEST_K and not fine(lattices[-1]):
+        lattice = lattices[-1]  # none of them is
+    else:
+        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
+    # Kinks are missed by bins, too, and by more.
+    return lattice, order, 0.0 if search.kinked else search.fitted_error(lattice, order)
+
+
+def _unresolved(search: DesignSearch) -> bool:
+    """Return whether no polynomial is fine enough for a kernel, where k and the order are open."""
+    if search.k or search.h or search.many_axes:
+        return False
+    steps, largest = FINE_RESOLUTIONS[-1], LARGEST_K
+    if search.kinked:
+        steps, largest = KINKED_RESOLUTIONS[0], LARGEST_KINKED_K
+    return any(steps / kernel.deviation > largest for kernel in search.kernels)
+
+
+def _interpolated_lattice(search: DesignSearch, allowed: float) -> Lattice:
+    """Return steps between which lines miss at most so much of the kernels, or the finest.
+
+    Of each axis they miss an equal share. Steps are hundredths of an axis, or parts of them: the
+    kinks of rows that are rounded to hundredths are at lattice values.
+    """
+    kernels = search.kernels
+    peaks = math.prod(kernel.peak for kernel in kernels)
+    maximum = min(_MAX_STEPS, math.floor(MOST_INTERPOLATED ** (1 / len(kernels))) - 1)
+    steps = []
+    for kernel in kernels:
+        error = allowed / peaks * kernel.peak / len(kernels)
+        needed = math.sqrt(kernel.curvature / (8 * error))
+        needed = max(needed, kernel.slope / (2 * error) if kernel.jumps else 0.0)
+        needed = max(needed, MIN_STEPS / kernel.deviation)
+        steps.append(min(maximum, 100 * math.ceil(needed / 100)))
+    return Lattice(tuple(steps))
+
+
+def _with_bias(
+    search: DesignSearch, estimates: dict[BinGrid, CandidateDesign]
+) -> dict[BinGrid, CandidateDesign]:
+    """Add what bins miss of the public density that a spec names: it varies as no prior says."""
+    limit = _NEAR * min((candidate.error for candidate in estimates.values()), default=math.inf)
+    near = {
+        grid: search.with_matrices(candidate)
+        for grid, candidate in estimates.items()
+        if candidate.error <= limit
+    }
+    return {
+        grid: replace(candidate, approximation=search.bias(candidate.strategy, candidate.h))
+        for grid, candidate in near.items()
+    }
+
+
+def lattice_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+    """Yield releases of the lattice values of kernels: noise grows with k."""
+    best, few = math.inf, search.many_axes
+    orders = search.orders(_ORDERS_OF_MANY_AXES if few else _ORDERS)
+    resolutions = _RESOLUTIONS[: _NUM_RESOLUTIONS_OF_MANY_AXES if few else None]
+    for lattice in lattices_to_try(search, resolutions):
+        candidates = [search.candidate(LatticeStrategy(lattice), h) for h in orders]
+        yield from candidates
+        best = min(best, *(candidate.error for candidate in candidates))
+        if min(candidate.noise for candidate in candidates) > best:
+            break  # finer lattices are noisier still
+
+
+def class_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+    """Yield lattice values of a function of which a class is known: its worst is the typical."""
+    axes, best = search.measurement.domain.dimensions, math.inf
+    for k in [search.k] if search.k is not None else [(k,) * axes for k in _STATED_K]:
+        strategy = LatticeStrategy(Lattice(k))
+        if best < math.inf and strategy.layout.size > search.largest_lattice:
+            break
+        candidates = []
+        for h in search.orders(_STATED_ORDERS):
+            error = search.measurement.approximation.error(k, h, (None,) * axes)
+            noise = search.noise(strategy, h)
+            candidates.append(CandidateDesign(strategy, h, noise, error, error, search.certified))
+        yield from candidates
+        if min(candidate.noise for candidate in candidates) > best:
+            break  # noise grows with k
+        best = min(best, *(candidate.error for candidate in candidates))
+
+
+def lattices_to_try(
+    search: DesignSearch, resolutions: Sequence[float], *, counted: bool = True
+) -> list[Lattice]:
+    """Return the stated lattice, or lattices of some steps to a deviation on every axis.
+
+    Unless their values are `counted`, kinks limit those of two steps and more alone.
+    """
+    if search.k is not None:
+        return search.lattices(resolutions)
+    needed = max(MIN_STEPS / kernel.deviation for kernel in search.kernels)
+    if needed > LARGEST_K * (1 + REL_TOL):
+        raise too_narrow(search, f"k = {math.ceil(needed)}", LARGEST_K, steps=True)
+    lattices = search.lattices(resolutions)
+    if search.kinked:
+        lattices += [
+            finer
+            for finer in search.lattices(KINKED_RESOLUTIONS)
+            if max(finer.k) <= LARGEST_KINKED_K and finer not in lattices
+        ]
+    fitting = [lattice for lattice in lattices if search.cells(lattice) <= search.largest_lattice]
+    steps, size = resolutions[0], search.cells if counted else lambda lattice: lattice.size
+    # Cells that kinks make necessary are the limit, or points where there are many axes.
+    while (search.kinked or search.many_axes) and not fitting:
+        steps /= 1.25
+        lattices = [Lattice(search.resolve(steps))]
+        fitting = [lattice for lattice in lattices if size(lattice) <= search.largest_lattice]
+        if search.many_axes and not search.kinked and steps < COARSEST and not fitting:
+            raise too_narrow(search, f"{lattices[0].size} lattice points", search.largest_lattice)
+    return fitting or lattices[:1]
+
+
+def spectral_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+    """Yield releases of spectral coordinates: their noise does not grow with k.
+
+    So one fine lattice will do. Ranks follow eigenvalue thresholds, so one number covers axes of
+    different bandwidths.
+    """
+    if not search.measurement.spectral:
+        return
+    orders = search.orders(FINE_ORDERS)
+    for lattice in lattices_to_try(search, FINE_RESOLUTIONS):
+        spectra = _spectra(search.kernels, lattice.k, search.family.eigenvalue_exponent)
+        middle_noise = search.noise(_cut(lattice, spectra, _THRESHOLDS[6]), orders[-1])
+        if search.lattice_error(lattice, orders[-1]) <= NEGLIGIBLE * middle_noise:
+            break
+    shapes = set()
+    for threshold in _THRESHOLDS[: _NUM_GAUSSIAN_THRESHOLDS if search.family.norm == 2 else None]:
+        strategy = _cut(lattice, spectra, threshold)
+        if strategy.layout.shape not in shapes:
+            shapes.add(strategy.layout.shape)
+            yield from (search.candidate(strategy, h) for h in orders)
+
+
+def _spectra(kernels: Sequence[Kernel], k: Sequence[int], exponent: float) -> list[AxisSpectrum]:
+    return [
+        axis_spectrum(kernel, steps, steps + 1, exponent)
+        for kernel, steps in zip(kernels, k, strict=True)
+    ]
+
+
+def _cut(lattice: Lattice, spectra: Sequence[AxisSpectrum], threshold: float) -> SpectralStrategy:
+    ranks = [
+        max(1, sum(level > threshold * spectrum.levels[0] for level in spectrum.levels))
+        for spectrum in spectra
+    ]
+    pairs = zip(spectra, ranks, strict=True)
+    return SpectralStrategy(lattice, tuple(spectrum.cut(rank) for spectrum, rank in pairs))
+
+
+def too_narrow(
+    search: DesignSearch, needed: str, maximum: int, *, steps: bool = False
+) -> SpecError:
+    """Make the error for kernels that take more points or steps than are chosen from."""
+    factors = 1.001 ** np.arange(_MAX_FACTORS)
+    first_fitting = bisect_left(
+        factors, True, hi=_MAX_FACTORS - 1, key=lambda factor: _fits(_widened(search, factor))
+    )
+    axes, domain = len(search.kernels), search.measurement.domain.axes
+    pairs = zip(_widened(search, factors[first_fitting]).kernels, domain, strict=True)
+    widths = ", ".join(_rounded_up(kernel.bandwidth * axis.width) for kernel, axis in pairs)
+    wider = f"at least [{widths}]" if search.measurement.oblique is None else "a larger one"
+    remedies = f"{', fewer axes,' * (axes > 1)} or k in [mechanism]"
+    if steps:  # fewer axes are of no help, nor is a k that is larger
+        remedies = f", or k = {maximum} in [mechanism], which misses most of a narrow peak"
+    return SpecError(
+        "target.bandwidth (of machines target.length_scale): too narrow for "
+        f"{axes} ax{'e' if axes > 1 else 'i'}s: at least {needed}, more than the {maximum} that "
+        f"are chosen from. Write {wider}{remedies}"
+    )
+
+
+@dataclass(frozen=True)
+class _WidenedSearch(DesignSearch):
+    """The same search for wider kernels."""
+
+    wider_kernels: tuple[Kernel, ...] = ()
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The wider kernels."""
+        return self.wider_kernels
+
+
+def _widened(search: DesignSearch, factor: float) -> DesignSearch:
+    """Return the same search for wider kernels, of which a lattice resolves each."""
+    minimum = MIN_STEPS / LARGEST_K
+    factors = ((kernel, max(factor, minimum / kernel.deviation)) for kernel in search.kernels)
+    kernels = tuple(replace(kernel, bandwidth=kernel.bandwidth * by) for kernel, by in factors)
+    return _WidenedSearch(**vars(search), wider_kernels=kernels)
+
+
+def _fits(search: DesignSearch) -> bool:
+    bins = min(grid.size for grid in bin_grids(search)) if search.measurement.binned else 1
+    any_lattice = search.kinked or not search.many_axes
+    points = 1 if any_lattice else Lattice(search.resolve(_COARSEST_OF_MANY_AXES)).size
+    return max(bins, points) <= search.largest_lattice
+
+
+def _rounded_up(width: float) -> str:
+    digit = 10.0 ** (math.floor(math.log10(width)) - 2)
+    return f"{math.ceil(width / digit * (1 - REL_TOL)) * digit:.3g}"

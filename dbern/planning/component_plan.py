@@ -1,0 +1,389 @@
+"""Plan a component: how a measurement is counted, its noise and its certificate.
+
+Names or numbers that no reader takes are refused here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Annotated, Any, cast
+
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, ValidationError
+
+from dbern.certify.certificate import Certificate, ErrorModel, vector_bound, with_shrinkage
+from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
+from dbern.data.domain import OTHER_UNITS
+from dbern.data.storage import MOST_METADATA
+from dbern.errors import SpecError
+from dbern.measure.accumulator import Accumulator
+from dbern.measure.statistic import Measurement
+from dbern.model.component import (
+    Component,
+    Features,
+    LatticeComponent,
+    ScaledNoise,
+    ScaledSensitivity,
+    StoredCertificate,
+    VectorComponent,
+)
+from dbern.model.function_classes import FunctionClass, read_class, stored_class
+from dbern.model.strict import StrictModel
+from dbern.planning.resolved import BoundSpec
+from dbern.planning.spec import ReleaseSpec
+from dbern.privacy.budget import decimal_text
+from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, array_names
+from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
+from dbern.privacy.noise_law import NoiseLaw
+from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
+from dbern.reconstruct.axis_maps import AxisMap
+from dbern.reconstruct.base import AnyStrategy, ArrayLayout, Lattice, Strategy, VectorStrategy
+from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
+
+_OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
+_BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
+_NAMES = ("arrays", "axes", "entries", "counted_in")  # keys of a component that hold texts
+_MAX_KERNEL_ERROR = 0.01  # fraction of the noise that the effective kernel may cost
+
+
+def _map_of(content: Any) -> AxisMap:
+    return content if isinstance(content, AxisMap) else map_from_dict(content)
+
+
+def _class_of(content: Any) -> FunctionClass | None:
+    if content is None or isinstance(content, StrictModel):
+        return cast("FunctionClass | None", content)
+    return None if content == {} else read_class(content)
+
+
+def _certificate_of(content: Any) -> Certificate:
+    if isinstance(content, Certificate):
+        return content
+    return StoredCertificate.from_json(content).restore()
+
+
+class _PlannedArrays(StrictModel):
+    """Arrays of a component and how they are released; of a vector k, h and maps are empty."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str
+    outputs: int
+    k: tuple[int, ...]
+    h: tuple[int, ...]
+    maps: tuple[Annotated[AxisMap, PlainValidator(_map_of), PlainSerializer(map_to_dict)], ...]
+    entries: tuple[str, ...]
+
+    @property
+    def lattice(self) -> Lattice | ArrayLayout:
+        """The lattice of coefficients, or the entries."""
+        return self.strategy.lattice
+
+    @property
+    def strategy(self) -> Strategy | VectorStrategy:
+        """Released form of the lattice values, or the entries."""
+        if self.entries:
+            return VectorStrategy(len(self.entries))
+        return strategy_of(Lattice(self.k), self.maps)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """Names of the released arrays, in the order of the outputs."""
+        return array_names(self.name, self.outputs)
+
+
+class _PlannedErrors(StrictModel):
+    """Certificate of a component, and the bounds that it is made of."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    certificate: Annotated[
+        Certificate,
+        PlainValidator(_certificate_of),
+        PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
+    ]
+    approximation: Annotated[
+        FunctionClass | None,
+        PlainValidator(_class_of),
+        PlainSerializer(lambda stored: stored.to_json() if stored else {}),
+    ]
+    lattice_error: float
+    released_error: float
+    most_silenced: float = 0.0
+
+
+class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
+    """One component, resolved; of a vector k, h and maps are empty.
+
+    `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
+    is how records become integers, as the accumulator gave it, and `description` the same in words.
+    `unit` converts unit-cube values to data units. `lattice_error` and `released_error` bound, in
+    unit-cube units, the error of a lattice value before release, and of a released one but for its
+    noise. `entries` name the numbers of a vector. `most_silenced`, in data units, bounds how far
+    shrinking bins may move the function: it is in the certificate's noise.
+    """
+
+    counting: dict[str, Any]
+    description: str
+    sensitivity: ScaledSensitivity
+    noise: ScaledNoise
+    unit: float
+
+
+def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
+    """Return what the release of a planned measurement is to its readers."""
+    stated: dict[str, Any] = {}
+    content: dict[str, Any] = {
+        "arrays": planned.arrays,
+        "share": decimal_text(measurement.output_fraction),
+        "value_unit": planned.unit,
+        "noise": planned.noise,
+        "sensitivity": planned.sensitivity,
+        "certificate": StoredCertificate.of(planned.certificate),
+        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+    }
+    if planned.entries:
+        if measurement.features is not None:
+            stated["features"] = dict(zip(Features.model_fields, measurement.features, strict=True))
+        content |= {"axes": (), "entries": planned.entries}
+        return VectorComponent.ready().model_validate({**content, **stated})
+    if measurement.oblique is not None:
+        oblique = measurement.oblique
+        stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
+    if measurement.counted_in is not None:
+        stated["counted_in"] = array_names(measurement.counted_in, measurement.outputs)
+    if any(axis_map.of == "lattice" for axis_map in planned.maps):
+        stated["spectral"] = "lattice"
+    content |= {"axes": measurement.domain.names, "additive": measurement.additive}
+    content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
+    return LatticeComponent.ready().model_validate({**content, **stated})
+
+
+@contextmanager
+def refuse_unreadable() -> Iterator[None]:
+    """Refuse what no reader takes of a component or a certificate: numbers, or names."""
+    try:
+        yield
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, problem["loc"]))
+        if where.partition(".")[0] not in _NAMES:
+            raise SpecError(OTHER_UNITS) from None
+        raise SpecError(
+            f"target.kind: a name that is released cannot be stored ({where}: {problem['msg']}). "
+            "Write a plain name, or a shorter one"
+        ) from None
+
+
+def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
+    """Refuse metadata that are longer than readers take."""
+    objects = size = 0
+    for planned in components:
+        axes = len(planned.k)
+        slabs = -(-planned.lattice.shape[0] // planned.lattice.slab_layers)
+        objects += len(planned.arrays) * (_OBJECTS_OF_ARRAY + _OBJECTS_OF_AXIS * axes + slabs)
+        size += sum(len(text.encode()) for text in (*planned.arrays, *planned.entries))
+        size += _BYTES_OF_TEXT * (len(planned.arrays) + len(planned.entries))
+    size += sum(
+        len(str(value).encode()) + _BYTES_OF_TEXT
+        for values in (
+            spec.combination.classes,
+            *(axis.categories for axis in spec.domain.categorical),
+        )
+        for value in values
+    )
+    if max(objects * _BYTES_OF_OBJECT, size) > MOST_METADATA:
+        raise SpecError(
+            f"target: a release of so many classes, groups or values would have {objects} objects "
+            f"and names of {size >> 10} KiB, more than a reader takes. List fewer of them, or "
+            "release them by several specs"
+        )
+
+
+def noise_law(
+    exact: Sensitivity,
+    measurement: Measurement,
+    accumulator: Accumulator,
+    family: NoiseFamily,
+    bound: BoundSpec,
+) -> NoiseLaw:
+    """Calibrate the noise of a measurement to its sensitivity and its fraction of the charge."""
+    # The fraction that was checked to add up: what a measurement becomes cannot spend more.
+    fraction = measurement.output_fraction
+    of_values = exact.of_each() if family.norm == math.inf else exact
+    contract = _contract(of_values, measurement.outputs, accumulator, bound.n, fraction)
+    return family.calibrate(contract.repeated(*bound.spec.repeats), bound.charge)
+
+
+def sensitivity_and_params(
+    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, bound: BoundSpec
+) -> tuple[Sensitivity, dict[str, Any]]:
+    """Return the sensitivities of the exact function, and how records become integers.
+
+    The kernel's error is at most 1 % of the sensitivity and of a lattice value's noise. Raises
+    SpecError where no sum of reasonable size is that accurate.
+    """
+    n, tolerance = bound.n, 0.0
+    exact = _exact_sensitivity(measurement, strategy, family, n)
+    if isinstance(strategy, Strategy):
+        ratio = family.scale_per_unit_sensitivity(bound.charge.part(measurement.output_fraction))
+        if family.norm == math.inf:  # over the root of the number of values, all of which move
+            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
+        axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
+        rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
+        largest = float(exact.bound)
+        tolerance = _MAX_KERNEL_ERROR * min(largest * n / (2 * rows), largest * ratio)
+    return exact, measurement.params(strategy, n, tolerance)
+
+
+def _exact_sensitivity(
+    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, n: int
+) -> Sensitivity:
+    function, norm = measurement.function_sensitivity, int(family.values_norm)
+    if family.by_function:
+        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
+    moved = measurement.sensitivity(strategy, norm)
+    exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
+    return replace(exact, balanced=family.balanced and moved.balanced)
+
+
+def _contract(
+    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
+) -> Contract:
+    """Contract with the noise: for effective kernels, computed in floats; n of the release."""
+    errors = accumulator.errors
+    if exact.norm == math.inf:
+        bounds = FloatBounds(2 * errors.kernel, errors.floats, errors.value_bound)
+    else:
+        norm = int(exact.norm) - 1
+        bounds = FloatBounds(
+            errors.kernel_norms[norm], errors.float_norms[norm], errors.value_bound
+        )
+    size = outputs * accumulator.strategy.layout.size
+    return Contract.of(exact, n, bounds, size=size, fraction=fraction)
+
+
+@dataclass(frozen=True)
+class Design:
+    """Strategy, order on each axis and noise by which a measurement is released."""
+
+    strategy: AnyStrategy
+    h: tuple[int, ...]
+    family: NoiseFamily
+
+
+@dataclass(frozen=True)
+class PlannedPart:
+    """A measurement, bound to the rows, its design, what is planned of it, and what counts it."""
+
+    measurement: Measurement
+    design: Design
+    planned: PlannedMeasurement
+    accumulator: Accumulator
+
+
+@refuse_unreadable()
+def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec) -> PlannedPart:
+    """Plan a measurement that is bound to the rows."""
+    n, strategy, h, family = bound.n, design.strategy, design.h, design.family
+    if measurement.entries and family.by_function:
+        family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
+    exact, params = sensitivity_and_params(measurement, strategy, family, bound)
+    accumulator = measurement.from_params(strategy, n, params)
+    law = noise_law(exact, measurement, accumulator, family, bound)
+    errors, unit = accumulator.errors, measurement.unit
+    lattice_error = errors.kernel + errors.position
+    released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
+    approximation, certificate, max_shrunk_distance = _certified(
+        measurement, design, law, (lattice_error, released_error), bound
+    )
+    planned = PlannedMeasurement.ready()(
+        name=measurement.name,
+        outputs=measurement.outputs,
+        k=strategy.lattice.k if isinstance(strategy, Strategy) else (),
+        h=h,
+        maps=strategy.maps,
+        counting=params,
+        description=accumulator.description,
+        sensitivity=ScaledSensitivity.of(exact.repeated(*bound.spec.repeats), law, unit),
+        noise=ScaledNoise.of(family, strategy.kind, law, unit),
+        certificate=certificate,
+        approximation=approximation,
+        unit=unit,
+        lattice_error=lattice_error,
+        released_error=released_error,
+        entries=measurement.entries,
+    )
+    if max_shrunk_distance:  # else it is left out
+        planned = planned.model_copy(update={"most_silenced": max_shrunk_distance})
+    released_component(measurement, planned)  # refuses what no reader takes
+    return PlannedPart(measurement, design, planned, accumulator)
+
+
+def with_kernels(
+    planned: PlannedMeasurement, candidate: Measurement, bound: BoundSpec
+) -> PlannedMeasurement:
+    """Return the plan of the same bins, with the kernels of one of their candidates."""
+    maps = cast("tuple[AxisBins, ...]", planned.maps)
+    axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
+    bins = tuple(
+        axis_bins(kernel, k, axis.cells, axis.degree, order).in_levels(axis.times, axis.parts)
+        for kernel, k, axis, order in axes
+    )
+    design = Design(
+        BinnedStrategy(Lattice(planned.k), bins), planned.h, family_of(planned.noise.law)
+    )
+    errors = planned.lattice_error, planned.released_error
+    approximation, certificate, max_shrunk_distance = _certified(
+        candidate, design, planned.noise.law, errors, bound
+    )
+    function = candidate.function_sensitivity / bound.n * planned.unit
+    return planned.model_copy(
+        update={
+            "maps": bins,
+            "sensitivity": planned.sensitivity.model_copy(update={"function": function}),
+            "certificate": certificate,
+            "approximation": approximation,
+            "most_silenced": max_shrunk_distance,
+        }
+    )
+
+
+def _certified(
+    measurement: Measurement,
+    design: Design,
+    law: NoiseLaw,
+    errors: tuple[float, float],
+    bound: BoundSpec,
+) -> tuple[FunctionClass | None, Certificate, float]:
+    """Bound the error of a release: its class, certificate, and how far shrinking may move it.
+
+    `errors` are those of a lattice value before release, and of a released one but for its noise.
+    """
+    beta, num_outputs, strategy = bound.spec.beta, bound.num_outputs, design.strategy
+    if not isinstance(strategy, Strategy):
+        features, count = measurement.features, len(measurement.entries)
+        return None, vector_bound(law, count, features, sum(errors), beta, num_outputs), 0.0
+    bias = measurement.approximation
+    stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
+    model = ErrorModel(bias, strategy, law, *errors, measurement.unit)
+    certificate = model.bound(design.h, beta, num_outputs, _lower_bound(measurement, bound))
+    meaning = bound.spec.combination.meaning({"kind": bound.spec.learner.kind})
+    if meaning != "density" or not measurement.unsigned:
+        return stored, certificate, 0.0
+    return stored, *with_shrinkage(certificate, strategy)
+
+
+def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:
+    """Bound from below what sums over records err by, which attain their sensitivity."""
+    if not measurement.additive:
+        return LowerBound()
+    spec, charge, n = bound.spec, bound.charge, bound.n
+    function = measurement.function_sensitivity * measurement.unit / n
+    plain = measurement.unsigned and measurement.oblique is None
+    kernels, rows = measurement.kernels if plain else (), spec.protection.unit.max_contributions
+    privacy = GroupPrivacy(float(charge.epsilon), float(spec.beta), n, float(charge.delta), rows)
+    return strongest_bound(function, privacy, kernels)

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "dbern")
 DEPLOYED = "dbern[dagster,postgres,report,s3]"  # what the image installs
-WANTED = ("py.typed", "synopsis/FORMAT.md", "reporting/templates/synopsis.html")
+WANTED = ("py.typed", "synopsis/FORMAT.md", "report/templates/synopsis.html")
 
 
 def run(*words: object, folder: Path = ROOT, **environment: str) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dbern.cli.partitions import due
+from dbern.cli.releases import due
 
 _HUBS = np.array([[5.0, 5.2], [2.6, 6.9], [7.4, 3.1]])
 

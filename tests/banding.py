@@ -20,7 +20,7 @@ from dbern.reconstruct.base import Strategy
 from dbern.releasing import publish
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
-from dbern.system.cache import LRUCache
+from dbern.system.machine import LRUCache
 
 STORES = LRUCache[Any](16)
 

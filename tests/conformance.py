@@ -20,9 +20,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.laws import GaussianNoise
 from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
-from dbern.testing.counts import counted as counted
-from dbern.testing.counts import integers as integers
-from dbern.testing.counts import integers_of_each, moves
+from dbern.testing import integers_of_each, moves
 
 NULL = math.nan
 AXES = "xyzuvw"

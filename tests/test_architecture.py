@@ -27,7 +27,7 @@ LAYERS = [
     {"__main__"},
     {"cli", "sklearn"},
     {"releasing"},
-    {"cluster", "reporting", "testing"},
+    {"cluster", "report", "testing"},
     {"planning"},
     {"learn", "synopsis"},
     {"targets"},
@@ -37,18 +37,17 @@ LAYERS = [
     {"combination"},
     {"reconstruct", "ledger"},
     {"bernstein", "privacy", "data"},
-    {"percentages"},
     {"system"},
     {"errors"},
 ]
 RANK = {unit: len(LAYERS) - depth for depth, layer in enumerate(LAYERS) for unit in layer}
 LEAVES = {"types", "compiling"}  # import nothing of ours; anyone may import them
-OUTER = {"__main__", "cli", "erm", "learn", "reporting", "sklearn", "testing"}
+OUTER = {"__main__", "cli", "erm", "learn", "report", "sklearn", "testing"}
 """What the core does without: select, measure, reconstruct, certify, publish, ask."""
 COMPOSED = {"dbern.targets"}  # the registry of learners has their types, and imports by name
 NEVER = {  # not even through others
     "synopsis": {"targets", "measure", "erm", "learn", "cluster"},
-    "reporting": {"targets", "measure", "erm", "learn", "cluster"},
+    "report": {"targets", "measure", "erm", "learn", "cluster"},
     "cluster": {"ledger"},
 }
 BACK = {  # of the modules of one folder: what one may import although it is imported by it
@@ -65,9 +64,9 @@ OWNERS = {  # prefixes of module names
     "zarr": ("dbern.synopsis",),
     "numba": ("dbern.compiling", "dbern.measure.loops", "dbern.synopsis.evaluate"),
     "sqlalchemy": ("dbern.ledger",),
-    "bokeh": ("dbern.reporting",),
-    "jinja2": ("dbern.reporting",),
-    "matplotlib": ("dbern.reporting", "dbern.synopsis.drawing"),
+    "bokeh": ("dbern.report",),
+    "jinja2": ("dbern.report",),
+    "matplotlib": ("dbern.report", "dbern.synopsis.drawing"),
     "sklearn": ("dbern.sklearn",),
     "click": ("dbern.cli",),
     "rich": ("dbern.cli",),
@@ -252,7 +251,7 @@ PLANTED = [
     ("data/domain.py", "from dbern.planning.spec import R",
      "dbern.data.domain imports dbern.planning.spec: upward"),
     ("synopsis/store.py", "from dbern.learn.linear_functions import r", "the core does without"),
-    ("planning/spec.py", "from dbern.reporting.html import r", "the core does without"),
+    ("planning/spec.py", "from dbern.report.page import r", "the core does without"),
     ("planning/spec.py", "from dbern.releasing.run import r", "upward"),
     ("certify/certificate.py", "from dbern import targets", "imports dbern.targets: upward"),
     ("bernstein/basis.py", "import dbern.privacy.budget", "a sibling"),
@@ -274,14 +273,14 @@ PLANTED = [
     ("planning/planner.py", "import dbern.ledger", "cluster reaches ledger"),
     ("synopsis/reader.py", "from dbern.targets import base", "synopsis reaches targets"),
     ("synopsis/reader.py", "import dbern.measure.kernel_sums", "synopsis reaches measure"),
-    ("reporting.py", "from dbern.planning.planner import plan", "reporting reaches measure"),
+    ("report.py", "from dbern.planning.planner import plan", "report reaches measure"),
     ("planning/planner.py", "import dask", "dask has another owner"),
     ("releasing/publish.py", "from distributed import Client", "distributed has another owner"),
     ("synopsis/reader.py", "import pyarrow.parquet", "pyarrow has another owner"),
     ("releasing/run.py", "import zarr", "zarr has another owner"),
     ("synopsis/reader.py", "import numba", "numba has another owner"),
     ("cluster/graph.py", "def f():\n    import sqlalchemy.exc", "sqlalchemy has another owner"),
-    ("reporting.py", "import rich", "rich has another owner"),
+    ("report.py", "import rich", "rich has another owner"),
     ("synopsis/reader.py", "import matplotlib.figure", "matplotlib has another owner"),
     ("cli/main.py", "from jinja2 import Environment", "jinja2 has another owner"),
     ("targets/learner.py", "import sklearn.base", "sklearn has another owner"),
@@ -329,7 +328,7 @@ def tree(tmp_path):
         "planning/planner.py": "from dbern.data.parquet import r\nfrom dbern.planning import spec",
         "cluster/graph.py": "import dask\nfrom dbern.planning.planner import p",
         "releasing/run.py": "from dbern.cluster.graph import e\nfrom dbern.ledger import l",
-        "reporting.py": "from dbern.synopsis.reader import r",
+        "report.py": "from dbern.synopsis.reader import r",
         "combination/base.py": "from dbern.reconstruct import base",
         "system.py": "",
         "cli/main.py": "import click, rich\nfrom dbern.releasing.run import r",

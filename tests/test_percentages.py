@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dbern.percentages import IntervalDigits, percent
+from dbern.system.texts import IntervalDigits, percent
 
 SHARES = st.floats(-1.0, 1.0)
 

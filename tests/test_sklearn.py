@@ -35,9 +35,8 @@ import dbern
 import dbern.sklearn as estimators
 from dbern.data.domain import Column
 from dbern.errors import BudgetError, EnvironmentRefusedError, SpecError
-from dbern.sklearn.bounds import public_bounds
 from dbern.sklearn.columns import one_column, split_columns, to_floats
-from dbern.sklearn.estimator import _warn_of_no_ledger
+from dbern.sklearn.estimator import _warn_of_no_ledger, public_bounds
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore:{text}") for text in ("ledger=None", "A second fit")

@@ -16,8 +16,7 @@ from dbern.data.domain import Column
 from dbern.measure.kernel_sums import KernelSum
 from dbern.reconstruct.base import Bound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
-from dbern.testing import search
-from dbern.testing.databases import _adversarial_records
+from dbern.testing import _adversarial_records, search
 
 DENSITY = {
     "data": {"bounds": {"x": [0.0, 10.0]}},

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
-from dbern.percentages import percent
 from dbern.system import format_number
+from dbern.system.texts import percent
 
 _EVEN = (
     "told by the release; for evenly spread records ",

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common
-from dbern.cli.progress import shown_progress, tell
+from dbern.cli.output import common, shown_progress, tell
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.privacy.budget import Budget
     from dbern.privacy.public_numbers import public_stream, uniform
     from dbern.releasing.run import release
-    from dbern.reporting.side_by_side import draw_beside
+    from dbern.report.svg import draw_beside
     from dbern.system import file_url
 
     def say(text: str) -> None:

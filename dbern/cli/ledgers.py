@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import click
 
-from dbern.cli.output import common, parsed
-from dbern.cli.progress import shown_progress
+from dbern.cli.output import common, parsed, shown_progress
 
 if TYPE_CHECKING:
     from dbern.ledger import DatasetStatus

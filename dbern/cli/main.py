@@ -11,20 +11,16 @@ from typing import Any
 
 import click
 
-from dbern.cli.ask import ask
+from dbern.cli.ask import ask, query
 from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
+from dbern.cli.init import init, target
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
-from dbern.cli.output import close_quietly, escape_unencodable
-from dbern.cli.progress import JsonLines, tell
-from dbern.cli.query import query
-from dbern.cli.releases import plan, release
+from dbern.cli.output import JsonLines, close_quietly, escape_unencodable, tell
+from dbern.cli.releases import catch_up, plan, release
 from dbern.cli.reports import draw_change, write_report
-from dbern.cli.scheduled import catch_up
 from dbern.cli.show import show, verify
-from dbern.cli.starting import init
-from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
 

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dbern.cli.output import common, parsed, write_file
-from dbern.cli.partitions import DAYS, due
-from dbern.cli.progress import imports_noted
+from dbern.cli.output import common, imports_noted, parsed, write_file
+from dbern.cli.releases import DAYS, due
 from dbern.system import version
 
 if TYPE_CHECKING:

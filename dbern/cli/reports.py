@@ -34,14 +34,14 @@ def write_report(
         raise click.UsageError("--dataset: write --ledger URL with it")
     if url is not None:
         from dbern.ledger import BudgetLedger
-        from dbern.reporting.budgets import ledger_page
+        from dbern.report.budgets import ledger_page
 
         with BudgetLedger.open(url, read_only=True) as opened:
             accounts, log = opened.status(dataset), opened.log(dataset)
             page = ledger_page(accounts, log, pending=opened.is_pending())
         target = out or Path("budgets.html")
     else:
-        from dbern.reporting.html import synopsis_page
+        from dbern.report.page import synopsis_page
         from dbern.synopsis.opening import open_synopsis
         from dbern.system import one_thread
 
@@ -77,9 +77,8 @@ def draw_change(new_path: str, old_path: str, out: Path, beta: str) -> tuple[Any
     there is more or less, all at once, and pale elsewhere. Both are densities, or regressions, of
     the same axes, bounds and bandwidth.
     """
-    from dbern.reporting.changes import ProvenShares, change_picture
-    from dbern.reporting.pictures import value_name
-    from dbern.synopsis.changes import change_between
+    from dbern.report.changes import ProvenShares, change_between, change_picture
+    from dbern.report.pictures import value_name
     from dbern.synopsis.opening import open_synopsis
 
     kind = out.suffix[1:]

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 @common
 def show(synopsis_path: str, details: bool, as_json: bool, quiet: bool) -> tuple[Any, str]:
     """Show what was released and under which guarantee, and draw it."""
-    from dbern.reporting.pictures import page_picture
-    from dbern.reporting.terminal import drawing
-    from dbern.reporting.wording import paid_once, stream_of
+    from dbern.report.pictures import page_picture
+    from dbern.report.terminal import drawing
+    from dbern.report.wording import paid_once, stream_of
     from dbern.synopsis.opening import open_synopsis, stream_at
 
     synopsis = open_synopsis(synopsis_path)
@@ -126,7 +126,7 @@ def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     """Write what was released and its guarantee; `constant` says why nothing is certified."""
     from dbern.certify.error_summary import printed_sum
     from dbern.data.domain import named_with
-    from dbern.reporting.wording import parameters_of
+    from dbern.report.wording import parameters_of
     from dbern.synopsis.labels import of_columns
 
     units = metadata.get("units", {})

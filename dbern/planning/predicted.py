@@ -25,11 +25,11 @@ import numpy as np
 from dbern.bernstein.basis import iterated_basis, with_mirrored
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.splines import bin_matrix
-from dbern.percentages import percent
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct.axis_maps import AxisMap, released_translates
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.bins import AxisBins, MirroredBlock, bin_fit, bump_blocks, lattice_bumps
+from dbern.system.texts import percent
 from dbern.types import FloatArray
 
 _RISES = 0.5  # that are expected above the height at which the sup is taken to be

@@ -39,9 +39,15 @@ except ImportError:
         "dbern.sklearn needs scikit-learn. Run: pip install 'dbern[sklearn]'"
     ) from None
 
-from dbern.sklearn.classifiers import SVC, GaussianNB, KernelNB, LogisticRegression
-from dbern.sklearn.densities import KernelDensity
-from dbern.sklearn.regressors import KernelRegressor, Ridge
+from dbern.sklearn.estimators import (
+    SVC,
+    GaussianNB,
+    KernelDensity,
+    KernelNB,
+    KernelRegressor,
+    LogisticRegression,
+    Ridge,
+)
 
 __all__ = [
     "SVC",

@@ -1,4 +1,9 @@
-"""Base of the estimators: parameters, columns, and the release that is a fit."""
+"""Base of the estimators: parameters, columns, and the release that is a fit.
+
+Bounds are public, as a user writes them and as a spec does. Parameters that both we and
+scikit-learn have mean what they do there (`C`, `alpha`, `kernel`, `bandwidth`, ..), of columns that
+their bounds map to [0, 1]; a name that ours have not is refused, told why.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +12,10 @@ import itertools
 import re
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,17 +34,67 @@ from dbern.ledger.values import LIVE
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release
-from dbern.sklearn.bounds import Bounds, public_bounds
 from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
-from dbern.sklearn.parameters import reason_against
 from dbern.synopsis.reader import to_memory
 from dbern.system import file_url
 from dbern.targets import Learner
 from dbern.types import FloatArray
 
+Pair: TypeAlias = Sequence[float] | Sequence[date] | Sequence[np.datetime64]
+Values: TypeAlias = Sequence[Any] | Mapping[str, Sequence[Any]]
+Bounds: TypeAlias = Pair | Sequence[Pair | Values] | Mapping[str, Pair | Values]
+"""A pair for all columns, one for each in their order, or one for each by its name; in place of a
+pair the list of a category's values, or ``{"values": [..]}``."""
+_INTEGERS = 2**63  # of a column
+_SOLVED = (
+    "what is released is solved, or counted, as exactly as its privacy needs, whatever that takes"
+)
+_WALKED = "the released function is evaluated itself: no tree of records is walked"
+_PENALTY = "the penalty is the square of the weights' length: the proof of privacy is for that one"
+_REASONS = {
+    "algorithm": _WALKED,
+    "atol": _WALKED,
+    "breadth_first": _WALKED,
+    "leaf_size": _WALKED,
+    "metric": _WALKED,
+    "metric_params": _WALKED,
+    "rtol": _WALKED,
+    "break_ties": "predict names the class with the largest score",
+    "cache_size": _SOLVED,
+    "dual": _SOLVED,
+    "max_iter": _SOLVED,
+    "shrinking": _SOLVED,
+    "solver": _SOLVED,
+    "tol": _SOLVED,
+    "class_weight": "weights that follow from y would be read from the data before it is paid for",
+    "coef0": "the kernel is the Gaussian one",
+    "copy_X": "X is read once and never changed",
+    "decision_function_shape": "of more than two classes there is one score each, against the rest",
+    "fit_intercept": "an intercept belongs to the function",
+    "gamma": "write length_scale, in the units of each column: gamma is 1 / (2 length_scale^2)",
+    "intercept_scaling": "an intercept belongs to the function, and its scale to the noise",
+    "l1_ratio": _PENALTY,
+    "n_jobs": "a fit counts in threads of this process, as many as there are cores",
+    "penalty": _PENALTY,
+    "positive": "the noise decides about a sign as about the rest; cut what was released",
+    "priors": "shares of classes are counted, and have noise like the rest",
+    "probability": "a support vector machine says no probabilities: take LogisticRegression",
+    "random_state": "noise that can be drawn again can be taken off, so there is no seed",
+    "sample_weight": "a row that weighs more would need more noise: each counts as one",
+    "var_smoothing": "write std_floor, in the units of each column: the largest variance is data",
+    "verbose": "what a fit says is in warnings and errors",
+    "warm_start": "a release begins with its records, not with another release",
+}
+_ELSEWHERE = {
+    ("GaussianNB", "alpha"): "a count has noise, and none of its own is added",
+    ("LogisticRegression", "alpha"): "write C: it is 1 / alpha here as in scikit-learn",
+    ("LogisticRegression", "fit_intercept"): "write constant=0 for a function without intercept",
+    ("Ridge", "C"): "write alpha, as in scikit-learn; a spec's C is n / alpha",
+    ("SVC", "degree"): "the kernel is the Gaussian one",
+    ("SVC", "kernel"): "the kernel is the Gaussian one; for the linear one take LogisticRegression",
+}
 PerAxis: TypeAlias = float | Sequence[float]
 """A number for all columns, or one for each."""
-
 _PARAMETERS = {  # of an estimator, by a pattern of the spec's key
     r" and write \[data\.filter\]": "",
     r"\bdata\.label\.classes\b": "classes",
@@ -57,6 +113,78 @@ _FREE_DATASET = "unaccounted"  # the dataset of a ledger that is gone after the 
 _fits = itertools.count(1)
 _WARNING = "WARNING: "  # of a plan's notes
 _PREFIX = "dbern-"  # of temporary folders, which are for their owner alone
+
+
+def public_bounds(bounds: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return each column's bounds as a spec writes them: a pair, or the values that it may have."""
+    fix = (
+        f"Write bounds=[(low, high), ..] with a pair for each of the {len(names)} columns of X, a "
+        "list of values for a category, or one pair for all, from what they mean: X.min() would "
+        "be a look at the data"
+    )
+    if bounds is None:
+        raise SpecError(f"bounds: are missing. {fix}")
+    if hasattr(bounds, "keys") and (missing := [name for name in names if name not in bounds]):
+        raise SpecError(f"bounds: have none for {missing[0]!r}, a column of X. {fix}")
+    try:
+        if hasattr(bounds, "keys"):
+            columns = [bounds[name] for name in names]
+        else:
+            columns = [bounds] * len(names) if _is_pair(bounds) else list(bounds)
+        return dict(zip(names, map(_bounds_of_column, columns), strict=True))
+    except (KeyError, TypeError, ValueError):
+        raise SpecError(f"bounds: are not those of X. {fix}") from None
+
+
+def _is_pair(bounds: Any) -> bool:
+    numbers = (int, float, np.integer, np.floating)
+    if not isinstance(bounds, Sequence | np.ndarray) or len(bounds) != 2:
+        return False
+    of_numbers = all(isinstance(end, numbers) and not isinstance(end, bool) for end in bounds)
+    return of_numbers or all(isinstance(end, date | np.datetime64) for end in bounds)
+
+
+def _bounds_of_column(bounds: Any) -> list[Any] | dict[str, list[Any]]:
+    if _is_pair(bounds):
+        return [end if isinstance(end, date) else _number_or_date(end) for end in bounds]
+    return {"values": listed_values(bounds["values"] if hasattr(bounds, "keys") else bounds)}
+
+
+def _number_or_date(end: Any) -> float | date | datetime:
+    if not isinstance(end, np.datetime64):
+        return float(end)
+    moment = end.astype(
+        "datetime64[D]" if end.dtype == "datetime64[D]" else "datetime64[us]"
+    ).item()
+    if not isinstance(moment, date):  # not a time, or of a year that no calendar of Python has
+        raise TypeError(end)
+    return moment
+
+
+def listed_values(values: Any) -> list[Any]:
+    """Return the values of a public list: texts, integers or booleans, all of one type.
+
+    Raises TypeError for anything else.
+    """
+    if isinstance(values, str):
+        raise TypeError
+    listed = [value.item() if isinstance(value, np.generic) else value for value in values]
+    kinds = {type(value) for value in listed}
+    if len(kinds) != 1 or not kinds <= {str, int, bool}:
+        raise TypeError
+    if kinds == {int} and not -_INTEGERS <= min(listed) <= max(listed) < _INTEGERS:
+        raise TypeError
+    return listed
+
+
+def reason_against(estimator: str, names: Iterable[str]) -> str:
+    """Say why the first of these names that is known is no parameter of an estimator; else ""."""
+    for name in names:
+        if (estimator, name) in _ELSEWHERE:
+            return f"{name}: {_ELSEWHERE[estimator, name]}"
+        if name in _REASONS:
+            return f"{name}: {_REASONS[name]}. Leave it out"
+    return ""
 
 
 @contextmanager

@@ -21,12 +21,12 @@ from dbern.combination.responses import LeastSquares, Shifted
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError, printable
 from dbern.model.component import VectorComponent
-from dbern.percentages import IntervalDigits, percent
 from dbern.reconstruct.least_squares import Fit, NoisyMoments, coefficient_intervals, least_squares
 from dbern.reconstruct.moments import product_names
 from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import Released, ReleasedVector
 from dbern.synopsis.store import ReadableStore
+from dbern.system.texts import IntervalDigits, percent
 from dbern.types import FloatArray
 
 _MIN_COUNTED = 0.95  # of the rows that count: fewer are reported

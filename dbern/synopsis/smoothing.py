@@ -30,7 +30,7 @@ from dbern.certify.noise import Enclosure, enclose, gauss_values, trace
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Strategy
-from dbern.system.cache import LRUCache
+from dbern.system.machine import LRUCache
 from dbern.types import FloatArray
 
 ORDERS = (1, 2, 3, 4, 6, 8, 12, 16, 24)

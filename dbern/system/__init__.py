@@ -1,16 +1,5 @@
 """Limits, URLs, imports, progress, caches and texts, which every room may use."""
 
-from dbern.system.cache import LRUCache
-from dbern.system.files import read_small
-from dbern.system.formatting import (
-    and_text,
-    counted,
-    format_number,
-    html_table,
-    number_of,
-    raise_powers,
-    toml_key,
-)
 from dbern.system.imports import (
     importable,
     imports_told,
@@ -18,10 +7,27 @@ from dbern.system.imports import (
     source_digest,
     version,
 )
-from dbern.system.json_values import dict_of
-from dbern.system.limits import address_limit, cpu_count, memory_limit, memory_used
-from dbern.system.linear_algebra import one_thread
-from dbern.system.progress import Progress, silent
+from dbern.system.machine import (
+    LRUCache,
+    address_limit,
+    cpu_count,
+    memory_limit,
+    memory_used,
+    one_thread,
+    read_small,
+)
+from dbern.system.texts import (
+    Progress,
+    and_text,
+    counted,
+    dict_of,
+    format_number,
+    html_table,
+    number_of,
+    raise_powers,
+    silent,
+    toml_key,
+)
 from dbern.system.urls import (
     file_url,
     is_sqlite,

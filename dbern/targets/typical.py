@@ -27,7 +27,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.percentages import percent
+from dbern.system.texts import percent
 from dbern.types import FloatArray
 
 TYPICAL_STD = 0.25

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cli import progress
+from dbern.cli import output
 from dbern.cli.show import _describe
 from dbern.data import storage
 from dbern.ledger import BudgetLedger, ledger, sqlite
@@ -351,7 +351,7 @@ def test_a_usage_error_is_one_json_object_too(project, run, arguments):
 
 @pytest.mark.slow
 def test_quiet_prints_results_and_errors_only(project, run, queries, monkeypatch):
-    monkeypatch.setattr(progress, "_LINE_SECONDS", -1.0)
+    monkeypatch.setattr(output, "_LINE_SECONDS", -1.0)
     loud = run("release", "release.toml")
     assert "reading and counting: 1 of" in loud.err
     assert "staging the lattice: 1 of 1" in loud.err

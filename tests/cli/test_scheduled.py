@@ -7,8 +7,7 @@ from datetime import date
 
 import pytest
 
-from dbern.cli.partitions import due
-from dbern.cli.scheduled import catch_up
+from dbern.cli.releases import catch_up, due
 from dbern.data.horizon import Horizon
 from dbern.errors import SpecError
 
@@ -50,7 +49,7 @@ def test_a_night_that_was_published_of_other_files_is_no_failure(capsys):
 
 def test_an_outcome_is_printed_before_the_next_night_is_begun(capsys, monkeypatch):
     printed = []
-    monkeypatch.setattr("dbern.cli.scheduled.click.echo", printed.append)
+    monkeypatch.setattr("dbern.cli.releases.click.echo", printed.append)
     caught_up({"2026-11-18": (130, {"message": "stopped"})})
     assert [line.partition(":")[0] for line in printed] == ["2026-11-17", "2026-11-18"]
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dbern.cli import main
-from dbern.cli import progress as progress_lines
+from dbern.cli import output as progress_lines
 
 SECRET = "37.4219983"
 NO_LEDGER = ("ledger", "status", "--ledger", "sqlite:///none.db")

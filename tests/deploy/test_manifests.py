@@ -346,10 +346,10 @@ def started(unit):
 def test_scheduled_commands_are_understood(monkeypatch, capsys):
     """Each command's options exist: it gets past its parser, to a spec or a ledger that is not."""
     from dbern.cli import main as command_line
-    from dbern.cli import scheduled
+    from dbern.cli import releases
     from pipelines import score
 
-    monkeypatch.setattr(scheduled, "_release_partitions", lambda *_: (0, []))
+    monkeypatch.setattr(releases, "_release_partitions", lambda *_: (0, []))
     units = (DEPLOY / "systemd").glob("dbern-*.service")
     commands = [started(unit) for unit in units if "@" not in unit.name]
     commands += [list(one["args"]) for name, pod in pods() for one in pod["spec"]["containers"]]

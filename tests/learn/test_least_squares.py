@@ -21,7 +21,7 @@ from dbern.learn.predictions import predicted_moments, predicted_weights
 from dbern.planning.planner import plan_files
 from dbern.privacy.laws import LaplaceNoise
 from dbern.reconstruct.moments import Moments
-from dbern.reporting.html import synopsis_page
+from dbern.report.page import synopsis_page
 from dbern.sklearn import Ridge as Estimator
 from dbern.synopsis.regression import Regression
 from dbern.targets.predicted_functions import deviation_of

@@ -11,7 +11,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError
 from dbern.ledger import BudgetLedger
 from dbern.ledger.opening import backend_of
 from dbern.privacy.budget import Budget
-from dbern.reporting.budgets import history
+from dbern.report.budgets import history
 
 OPENINGS = [BudgetLedger.open, BudgetLedger.create]
 

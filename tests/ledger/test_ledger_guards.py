@@ -12,7 +12,7 @@ from sqlalchemy import LargeBinary, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from dbern.cli import diagnosis
+from dbern.cli import doctor
 from dbern.errors import IntegrityError
 from dbern.ledger import Request, State
 from dbern.ledger.replay import contradictions
@@ -255,7 +255,7 @@ def test_doctor_finds_what_the_owner_of_the_tables_changed(many, url, execute, p
 
 
 def verdict(url):
-    return next(finding for finding in diagnosis.ledger(url) if finding.subject == "ledger's log")
+    return next(finding for finding in doctor.ledger(url) if finding.subject == "ledger's log")
 
 
 def test_the_log_tells_everything_that_a_ledger_does(many, ask, found):

@@ -111,7 +111,7 @@ def test_a_bound_of_a_third_is_found(name, monkeypatch):
     spec = spec_of("replaced", name, "laplace")
     kind = learner_of(MEASUREMENTS[name][0].target["kind"])
     assert not search(kind, spec).found
-    right = dbern.testing.counts._sensitivity
+    right = dbern.testing._sensitivity
     third = lambda planned: (right(planned)[0], right(planned)[1] / 3)  # noqa: E731
-    monkeypatch.setattr("dbern.testing.counts._sensitivity", third)
+    monkeypatch.setattr("dbern.testing._sensitivity", third)
     assert search(kind, spec).found

@@ -20,8 +20,8 @@ import pytest
 
 import dbern
 from dbern.cli import main as command_line
-from dbern.cli import metrics, scheduled
-from dbern.cli import partitions as schedules
+from dbern.cli import metrics, releases
+from dbern.cli import releases as schedules
 from dbern.privacy.budget import Budget
 from pipelines import score
 from pipelines.generated import generate, risk, trips, write
@@ -143,7 +143,7 @@ def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
     code = catch_up(*NIGHTLY, "--last", "5", "--json")
     out, _ = capsys.readouterr()
     outcomes = json.loads(out)["partitions"]
-    assert code == scheduled.BUDGET == json.loads(out)["exit_code"]
+    assert code == releases.BUDGET == json.loads(out)["exit_code"]
     assert [one["exit_code"] for one in outcomes] == [0, 0, 0, 3]  # and the fifth is not tried
     assert "dbern ledger grant" in outcomes[-1]["message"]
     with dbern.BudgetLedger.open(URL) as ledger:
@@ -159,7 +159,7 @@ def test_a_refused_budget_ends_the_round_and_says_what_mends_it(folder, capsys):
 def test_what_ends_a_round(codes, tried, code):
     remaining, told = iter(codes), []
     partitions = [f"p{i}" for i in range(len(codes))]
-    returned, outcomes = scheduled._release_partitions(
+    returned, outcomes = releases._release_partitions(
         lambda _words: (next(remaining), {}), "x.toml", partitions, (), told.append
     )
     assert (returned, len(outcomes)) == (code, tried)
@@ -324,7 +324,7 @@ def environment():
 
 def test_pipelines_use_public_names_only():
     """And so draw no noise and decide nothing about privacy."""
-    allowed = {"dbern", "dbern.cli.main", "dbern.cli.partitions"}  # which partitions are due
+    allowed = {"dbern", "dbern.cli.main", "dbern.cli.releases"}  # which partitions are due
     for path in FOLDER.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):

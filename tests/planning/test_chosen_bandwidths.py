@@ -23,7 +23,7 @@ from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.target_error import smallest_epsilon
 from dbern.releasing import bandwidth_choice, publish
-from dbern.reporting import live
+from dbern.report import live
 from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis

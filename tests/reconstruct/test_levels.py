@@ -16,7 +16,7 @@ from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.reconstruct.bins import AxisBins, axis_bins
 from dbern.reconstruct.levels import Levels
-from dbern.testing.counts import integers_of_each, moves
+from dbern.testing import integers_of_each, moves
 
 SHAPES = [Levels(40, 2, 4, 8), Levels(30, 1, 3, 5), Levels(60, 3, 5, 12), Levels(6, 3, 2, 2)]
 

@@ -24,7 +24,7 @@ from dbern.planning.stream_plan import plan_stream
 from dbern.planning.streams import horizon_of
 from dbern.releasing import unit_nights
 from dbern.releasing.run import abandon
-from dbern.testing.counts import integers_of_each
+from dbern.testing import integers_of_each
 
 NIGHTS, LIMIT = 6, 3
 

@@ -35,7 +35,7 @@ from dbern.releasing import nodes
 from dbern.releasing.nodes import stream_request
 from dbern.releasing.reconcile import reconcile
 from dbern.releasing.run import abandon
-from dbern.testing.counts import integers_of_each
+from dbern.testing import integers_of_each
 
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 

@@ -190,8 +190,8 @@ def test_bands_and_shapes_come_in_kind_too(one, several):
 
 @pytest.mark.slow
 def test_an_axis_of_dates_is_one_everywhere(tmp_path, client):
-    from dbern.reporting.html import synopsis_page
-    from dbern.reporting.terminal import drawing
+    from dbern.report.page import synopsis_page
+    from dbern.report.terminal import drawing
 
     first = np.datetime64("2026-01-01", "D")
     days = first + np.random.default_rng(2).integers(0, 60, 300).astype("m8[D]")

@@ -18,8 +18,8 @@ from dbern.data.times import TimeUnit
 from dbern.errors import IntegrityError, SpecError
 from dbern.model.strict import parse_object
 from dbern.planning.planner import plan_files
-from dbern.reporting.html import synopsis_page
-from dbern.reporting.live import live
+from dbern.report.live import live
+from dbern.report.page import synopsis_page
 from dbern.synopsis.labels import _as_datetimes, named_values
 from dbern.synopsis.metadata import ReleaseMetadata
 

@@ -36,7 +36,7 @@ import dbern
 from dbern.cli import main as command_line
 from dbern.errors import DbernError, IntegrityError, printable
 from dbern.model.strict import parse_object
-from dbern.reporting import html, svg
+from dbern.report import page, svg
 from dbern.synopsis.metadata import StoredCombination
 
 POINTS = np.array([[5.0, 0.0], [0.0, -1.0], [9.0, 0.7]])
@@ -108,7 +108,7 @@ def _drawn_once():
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(html, "draw", draw)
+        patch.setattr(page, "draw", draw)
         yield
 
 

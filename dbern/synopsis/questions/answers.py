@@ -10,8 +10,8 @@ import numpy as np
 
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
-from dbern.percentages import IntervalDigits
 from dbern.system import html_table
+from dbern.system.texts import IntervalDigits
 
 if TYPE_CHECKING:
     import xarray

@@ -9,9 +9,8 @@ from questioned import databases, too_few
 
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
-from dbern.reporting.changes import change_picture
-from dbern.synopsis import changes as module
-from dbern.synopsis.changes import SHAPES, change_between
+from dbern.report import changes as module
+from dbern.report.changes import SHAPES, change_between, change_picture
 
 MIDDLES = {axes: (np.arange(count) + 0.5) / count for axes, count in SHAPES.items()}
 

@@ -1,0 +1,720 @@
+"""Questions to a released function on the report's page: offline, without Python.
+
+A curve, a map and its band are on the page as they are drawn. A function that counts no rows is
+there by its coefficients of the Bernstein basis, whose integral is a tail of that of the next
+degree: so are its boxes told. The slices of three axes are drawn from what was released, where bins
+are shrunk also before that, by the matrices M from bins to coefficients, or to lattice values
+between which the function is linear: ``basis(y) M`` are an axis's weights of a place.
+
+Where bins count rows the page has what was released and, for public places of each axis, the
+weights with which `Distribution` answers: of steps, of kernels of a few bandwidths, and of their
+integrals; of one axis, where no product needs the weights of kernels, what they tell of each place.
+A box is told by differences of two places, multiples where rows are rounded, and intervals by the
+tail of the noise's law: the same formulas as for many boxes in Python
+(`dbern.synopsis.questions.interval`, and `dbern.synopsis.questions.split_measure` for regressions
+and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
+or a little wider. All on the page is released or public.
+
+*Numbers* are packed as whole multiples of a unit, as differences, deflated. Weights and functions
+are smooth along their places, so differences of differences of neighbours are small, and so are
+their bytes. They are differences of integers below 2^53, which a browser's numbers add up exactly
+(`unpacked` in ``live.js``): a page has the multiples to their last digit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dbern.combination.responses import Quotient, Quotients
+from dbern.data.domain import Axis, rounded_text, volume_unit
+from dbern.data.times import TimeUnit
+from dbern.errors import optional_import, printable
+from dbern.report.pictures import is_turned, label, value_name
+from dbern.report.svg import SCHEMES, VARIABLES, class_colour, shade, to_hex
+from dbern.report.wording import REPORT_HINT
+from dbern.synopsis.bands import BandRequest
+from dbern.synopsis.drawing import MAX_PANELS
+from dbern.synopsis.questions.bandwidths import min_bandwidth
+from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
+from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
+from dbern.synopsis.questions.envelopes.step import steps, steps_of_multiples
+from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
+from dbern.synopsis.reader import Synopsis
+from dbern.synopsis.released import ReleasedArray
+from dbern.types import FloatArray, Int64Array
+
+if TYPE_CHECKING:
+    from bokeh.models import Model
+    from bokeh.plotting import figure
+
+    from dbern.bernstein.kernels import Kernel
+    from dbern.synopsis.questions.distribution import Distribution
+
+
+_MAX_TURNS = 8
+_MAX_INTEGER = 1 << 51  # twice as much, and a sign, is exact in a browser
+_ROOM = 60  # pixels, for the numbers of the vertical axis
+_FONT = "system-ui, sans-serif"
+_TEXTS = ("first", "second", "value", "low", "high")
+"""Columns that the page's script writes for people, of what is below the pointer."""
+MAX_EMBEDDED = 300_000
+"""Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
+_BANDWIDTH_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
+"""Bandwidths on offer, as multiples of the released one: the first ones first, where room ends."""
+_MAX_NUMBERS = 270_000  # for all of them, of about three bytes each
+_EXACT_BITS = 46
+"""Of weights: what they lack adds less to a sum over all numbers than the ``1e-12`` of the largest,
+times what they are and their weights, that intervals have for roundings. Of three axes a box has
+nine products of differences of rounded weights: below 4e-13."""
+_RELEASED_BITS = 50  # of multiples of a law's granularity: all that they have
+_COEFFICIENT_BITS = 40  # of a function that counts no rows: an integral is off by 5e-13 of it
+_DRAWN_BITS = 30  # of what is drawn, at most
+_BAND_BITS = 17  # of the least half-width: two of its digits are written
+_MAX_EDGES = 200  # along an axis
+_CLOSEST = 1e-6  # of the axis's width: nearer to its end no other end is on offer
+_ROUND_SECONDS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
+_CELLS_PER_AXIS = {1: 401, 2: 200}
+"""Of a curve, and along each side of a map; a third axis has as many slices."""
+_CELLS_OF_MEANS = 64  # along each of three axes: all values and ends of a regression are there
+_COLOURS = 256
+_INPUTS = {None: "number", TimeUnit.DAYS: "date", TimeUnit.SECONDS: "datetime-local"}
+_MAX_ASPECT = 3.0  # side of a map in true aspect
+
+
+class Packed(NamedTuple):
+    """Multiples of a unit; a place's difference is from the one `lag` before it, `turns` times.
+
+    `text` is base64 of the deflated bytes, `width` an integer: first the lowest of all integers,
+    then the next. Even ones are halves of numbers from 0 on, odd ones those of numbers below.
+    """
+
+    unit: float
+    lag: int
+    turns: int
+    width: int
+    text: str
+
+
+def pack(values: FloatArray, bits: int) -> Packed:
+    """Round numbers to so many bits of the largest of them, at most 50, and pack them.
+
+    Each is off by at most ``2 ** -(bits + 1)`` of the power of two above the largest; multiples of
+    a power of two that have no more bits are exact. Neighbours are those along the last axis, or
+    along the one before.
+    """
+    exponent = math.frexp(float(np.abs(values).max(initial=0.0)))[1] - bits
+    multiples = np.rint(np.ldexp(values, -exponent)).astype(np.int64)
+    used = int(np.bitwise_or.reduce(multiples, axis=None))
+    common = max(0, (used & -used).bit_length() - 1)  # zeros at the end of all
+    exponent, multiples = exponent + common, multiples >> common
+    lag, turns, differences = _smallest(multiples.reshape(-1), (1, values.shape[-1]))
+    codes = np.where(differences < 0, -2 * differences - 1, 2 * differences).astype("<i8")
+    width = max(1, -(-int(codes.max(initial=0)).bit_length() // 8))
+    planes = codes.view(np.uint8).reshape(-1, 8)[:, :width].T
+    text = base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+    return Packed(math.ldexp(1.0, exponent), lag, turns, width, text)
+
+
+def _smallest(multiples: Int64Array, lags: tuple[int, ...]) -> tuple[int, int, Int64Array]:
+    """Return the lag and the turns after which differences have the fewest bits, and these."""
+    best, fewest = (1, 0, multiples), math.inf
+    for lag in lags:
+        differences = multiples
+        for turns in range(_MAX_TURNS + 1):
+            if np.abs(differences).max(initial=0) >= _MAX_INTEGER:
+                break
+            size = float(np.log2(1.0 + np.abs(differences)).sum())
+            if size < fewest:
+                best, fewest = (lag, turns, differences), size
+            start = differences[:lag]
+            differences = np.concatenate([start, differences[lag:] - differences[:-lag]])
+    return best
+
+
+def figures_document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
+    """Document of the library with one or two figures, whose identities do not vary."""
+    with optional_import(REPORT_HINT):
+        from bokeh.core.json_encoder import serialize_json
+        from bokeh.document import Document
+    document = Document()
+    value = value if len(shows) == 1 else "value"
+    roots = _curve(axes[0], shows, value) if len(axes) == 1 else _maps(axes[:2], shows[0], value)
+    for root in roots:
+        document.add_root(root)
+    names: dict[str, str] = {}
+    document_text = re.sub(
+        r'"id": ?"([^"]+)"',
+        lambda m: f'"id":"{names.setdefault(m[1], f"m{len(names)}")}"',
+        serialize_json(document.to_json()),
+    )
+    content: dict[str, Any] = json.loads(document_text)
+    return content
+
+
+def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
+    from bokeh.models import (
+        BoxAnnotation,
+        BoxSelectTool,
+        PanTool,
+        PlainText,
+        Range1d,
+        ResetTool,
+        SaveTool,
+        WheelZoomTool,
+    )
+    from bokeh.plotting import figure
+
+    kinds = ["datetime" if axis and axis.unit else "linear" for axis in axes]
+    select = BoxSelectTool(dimensions=dimensions, renderers=[], continuous=True)
+    select.overlay.update(fill_alpha=0, line_alpha=0)
+    plot = figure(
+        name=name,
+        x_axis_type=kinds[0],
+        y_axis_type=kinds[1],
+        tools=[select, PanTool(), WheelZoomTool(), ResetTool(), SaveTool()],
+        active_drag=select,
+        toolbar_location="right",
+        toolbar_sticky=False,
+        background_fill_color=None,
+        border_fill_color=None,
+        outline_line_color=None,
+        min_border=4,
+        min_border_left=_ROOM,
+        lod_threshold=None,
+    )
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    for axis, ruler, side in zip(axes, (plot.xaxis, plot.yaxis), ("x", "y"), strict=True):
+        if axis is None:
+            plot.y_range = Range1d(name="heights")
+        else:
+            bounds = [end * milliseconds_per_unit(axis) for end in (axis.low, axis.high)]
+            setattr(plot, f"{side}_range", Range1d(*bounds, bounds=tuple(bounds)))
+            ruler[0].axis_label = PlainText(text=label(axis))
+        ruler[0].update(
+            axis_line_color=VARIABLES["rule"],
+            major_tick_line_color=VARIABLES["rule"],
+            minor_tick_line_color=None,
+            major_label_text_color=VARIABLES["muted"],
+            axis_label_text_color=VARIABLES["muted"],
+            major_label_text_font=_FONT,
+            axis_label_text_font=_FONT,
+            major_label_text_font_size="12px",
+            axis_label_text_font_size="13px",
+            axis_label_text_font_style="normal",
+        )
+    plot.grid.grid_line_color = None
+    for colour, width in (("paper", 4), ("ink", 1.5)):
+        look = {"line_color": VARIABLES[colour], "line_width": width, "line_alpha": 1.0}
+        plot.add_layout(BoxAnnotation(tags=["box"], fill_color=None, level="overlay", **look))
+    return plot
+
+
+def _hover(axes: Sequence[Axis], value: str, **how: Any) -> Model:
+    from bokeh.models import HoverTool
+
+    names = [label(axis) for axis in axes]
+    columns = [*_TEXTS[: len(axes)], *_TEXTS[2:]]
+    rows = zip([*names, value, "from", "to"], columns, strict=True)
+    return HoverTool(tooltips=[(name, f"@{column}_text") for name, column in rows], **how)
+
+
+def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
+    from bokeh.models import ColumnDataSource, LinearColorMapper
+
+    plot = _figure("value", (axis, None), "width")
+    if "share" in shows:  # above the curve, in the colours of the largest groups
+        scale = milliseconds_per_unit(axis)
+        strip = ColumnDataSource(name="strip", data={"image": []})
+        colours = LinearColorMapper(name="value-colours", palette=["#000000"])
+        plot.image(
+            "image",
+            source=strip,
+            x=axis.low * scale,
+            dw=axis.width * scale,
+            y=1.01,
+            dh=0.05,
+            color_mapper=colours,
+        )
+    columns = ("x", "value", "width", "low", "high", *(f"{name}_text" for name in _TEXTS))
+    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
+    plot.varea("x", "low", "high", source=source, fill_color=VARIABLES["wash"])
+    line = plot.line("x", "value", source=source, line_color=VARIABLES["accent"], line_width=2)
+    plot.ygrid.grid_line_color = VARIABLES["rule"]
+    plot.add_tools(_hover([axis], value, mode="vline", renderers=[line]))
+    return [plot]
+
+
+def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
+    from bokeh.models import (
+        BasicTickFormatter,
+        ColorBar,
+        ColumnDataSource,
+        LinearColorMapper,
+        LogColorMapper,
+    )
+
+    columns = ["image", "value", "width", "low", "high", "ratio"]
+    columns += [f"{name}_text" for name in _TEXTS]
+    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
+    scales = [milliseconds_per_unit(axis) for axis in axes]
+    origin = [axis.low * scale for axis, scale in zip(axes, scales, strict=True)]
+    sizes = [axis.width * scale for axis, scale in zip(axes, scales, strict=True)]
+    value = _figure("value", axes, "both")
+    ratio = _figure("ratio", axes, "both")
+    ratio.x_range, ratio.y_range = value.x_range, value.y_range
+    ratio.yaxis[0].axis_label = None
+    unknown, start = VARIABLES["rule"], {"palette": ["#000000"], "low": 0, "high": 1}
+    mappers = (
+        LinearColorMapper(name="value-colours", nan_color=unknown, **start),
+        LinearColorMapper(name="ratio-colours", **start)
+        if shown == "response"
+        else LogColorMapper(
+            name="ratio-colours", palette=["#000000"], low=1, high=100, low_color=unknown
+        ),
+    )
+    for plot, column, mapper in zip((value, ratio), ("image", "ratio"), mappers, strict=True):
+        image = plot.image(
+            column,
+            source=source,
+            x=origin[0],
+            y=origin[1],
+            dw=sizes[0],
+            dh=sizes[1],
+            color_mapper=mapper,
+        )
+        plot.add_tools(_hover(axes, value_name, renderers=[image]))
+        bar = ColorBar(
+            name="value-bar" if mapper is mappers[0] else "ratio-bar",
+            color_mapper=mapper,
+            formatter=BasicTickFormatter(use_scientific=False),
+            height=10,
+            width="auto",
+            padding=4,
+            margin=12,
+            background_fill_color=None,
+            major_label_text_color=VARIABLES["muted"],
+            major_label_text_font=_FONT,
+            major_label_text_font_size="12px",
+            major_tick_line_color=None,
+            bar_line_color=None,
+        )
+        plot.add_layout(bar, "below")
+    return [value, ratio]
+
+
+def milliseconds_per_unit(axis: Axis) -> int:
+    """Factor to milliseconds on an axis of dates or times; 1 on one of numbers."""
+    return 1000 * axis.unit.seconds if axis.unit else 1
+
+
+def live(synopsis: Synopsis) -> dict[str, Any] | None:
+    """Return the data with which a page answers its reader, for ``templates/live.html``, or None.
+
+    Pictures alone have to do where the function is neither a density nor a regression by bins,
+    where its lattice is oblique or its axes do not factor, and where more than `MAX_EMBEDDED`
+    numbers were released.
+    """
+    axes, functions = synopsis.domain.axes, _functions(synopsis)
+    if not functions or left_out(synopsis):
+        return None
+    flat, arrays = len(axes) < 3, dict[Packed, int]()
+    distribution = synopsis.distribution() if _counts_rows(functions) else None
+    parts = _parts(distribution)
+    response = distribution is not None and distribution.response is not None
+    cells = _CELLS_OF_MEANS if response and not flat else _CELLS_PER_AXIS[min(len(axes), 2)]
+    # Of groups also their shares; of two axes a map of the likeliest.
+    count = 1 if not parts else 2 if len(axes) == 1 else 3
+    shows = ("response",) if response else ("density", "share", "likeliest")[:count]
+    sliced = not (flat or response)
+    released, function = _function(functions, distribution, arrays, sliced=sliced)
+    counting = distribution and _counting(synopsis, distribution, released, cells, arrays)
+    value = value_name(synopsis) if response else "density"
+    across = [1, 0] if is_turned(axes) else [0, 1]  # axes drawn to the right and upward
+    shown = axes if flat and len(axes) < 2 else [axes[index] for index in across]
+    content = {
+        "axes": _axis_ranges(axes),
+        "places": cells,
+        **function,
+        "shows": shows,
+        "counting": counting,
+        "private": synopsis.metadata["target"].get("n") is None,
+        "arrays": list(arrays),
+        "drawn": None if sliced else _drawn(synopsis, cells),
+        "bands": _half_widths(synopsis) if sliced else [],
+        "summed": 0.0 if counting else synopsis.band(synopsis.metadata["certificate"]["beta"]),
+        "volume": synopsis.domain.volume,
+        **_colours(len(parts)),
+        "across": across,
+        "document": figures_document(shown, shows, value),
+    }
+    return {
+        **_scripts(),
+        "facts": _script_json(content),
+        "axes": [{"name": label(axis), "input": _INPUTS[axis.unit]} for axis in axes],
+        "places": cells,
+        "ratio": _ratio(shown),
+        "unit": synopsis.combination.unit_text(volume_unit(axes, labels=True), density=True),
+        "groups": [printable(str(group)) for group in synopsis.classes],
+        "column": synopsis.metadata.get("columns", {}).get("group", "Group"),
+        "value": value,
+        "bandwidths": [stop["name"] for stop in counting["stops"]] if counting else [],
+        "start": counting["start"] if counting else 0,
+        "counts": counting is not None,
+        "rounded": rounded_text(axes),
+        "anywhere": [printable(axis.name) for axis in axes if axis.multiples is None],
+        "response": response,
+        "shows": shows,
+    }
+
+
+def _function(
+    functions: Sequence[ReleasedArray],
+    distribution: Distribution | None,
+    arrays: dict[Packed, int],
+    *,
+    sliced: bool,
+) -> tuple[list[FloatArray], dict[str, Any]]:
+    """Return the released numbers of each group, in shares of rows or as coefficients, and facts.
+
+    Where slices are drawn also what is drawn of shrunk bins, and of bins the matrices that draw it.
+    """
+    first, bits = functions[0], _RELEASED_BITS if distribution else _COEFFICIENT_BITS
+    matrices = first.strategy.matrices(first.order) if sliced or not distribution else []
+    transformed = [] if distribution else matrices
+    released, unit = [array.released for array in functions], 1.0
+    if distribution and distribution.response:
+        released = [*_parts(distribution)[0].values]
+    elif distribution:
+        unit = first.component.value_unit
+    released = [_transformed(array, transformed) / unit for array in released]
+    shrunk = [array.shrunk if sliced and array.shrunk_distance else None for array in functions]
+    return released, {
+        "shape": released[0].shape,
+        "unit": unit,
+        "released": [pack(array, bits) for array in released],
+        "linear": first.component.interpolated,
+        "answered": [
+            None if array is None else pack(_transformed(array, transformed) / unit, bits)
+            for array in shrunk
+        ],
+        "matrices": [_index_of(array, arrays) for array in matrices if distribution],
+    }
+
+
+def _axis_ranges(axes: Sequence[Axis]) -> list[dict[str, float]]:
+    """Bounds of the axes in the units of the records, and milliseconds per unit of time axes."""
+    return [
+        {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)} for axis in axes
+    ]
+
+
+def _script_json(content: dict[str, Any]) -> str:
+    """Write JSON that ends no script on the page."""
+    return json.dumps(content, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _scripts() -> dict[str, str]:
+    """Return the scripts of the plotting library and of the page: all that a browser may run."""
+    from bokeh.resources import Resources
+
+    library = str(Resources(mode="inline", minified=True, components=["bokeh"]).js_raw[0])
+    script = files("dbern.report").joinpath("templates/live.js").read_text(encoding="utf-8")
+    digests = (hashlib.sha256(code.encode()).digest() for code in (library, script))
+    allowed = " ".join(f"'sha256-{base64.b64encode(code).decode()}'" for code in digests)
+    return {"library": library, "script": script, "digests": allowed}
+
+
+def _ratio(axes: Sequence[Axis]) -> float:
+    if len(axes) == 1:
+        return 0.45
+    ratio = axes[1].width / axes[0].width
+    alike = axes[0].attributes == axes[1].attributes and 1 / _MAX_ASPECT <= ratio <= _MAX_ASPECT
+    return ratio if alike else 0.8
+
+
+def left_out(synopsis: Synopsis) -> int:
+    """Return how many released numbers a page would have to hold, where they are too many."""
+    arrays = [array for array in synopsis.arrays if type(array) is ReleasedArray]
+    size = sum(array.strategy.layout.size for array in arrays) if _functions(synopsis) else 0
+    return size if size > MAX_EMBEDDED else 0
+
+
+def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
+    """Arrays of a density whose axes factor, or the rows of one regression; none for others."""
+    arrays = [array for array in synopsis.arrays if type(array) is ReleasedArray]
+    if isinstance(synopsis.combination, Quotients):
+        return []
+    regression = isinstance(synopsis.combination, Quotient)
+    if regression:
+        arrays = [array for array in arrays if array.counted_in == array.name]
+    fits = regression or synopsis.meaning == "density"
+    fits = fits and len(synopsis.domain.axes) <= 3
+    fits = fits and all(array.oblique is None and array.strategy.whole is None for array in arrays)
+    if fits and regression:
+        fits = _counts_rows(arrays) and synopsis.distribution().response is not None
+    return arrays if fits else []
+
+
+def _counts_rows(functions: Sequence[ReleasedArray]) -> bool:
+    are_counts = all(array.counted_in == array.name and array.bins for array in functions)
+    return bool(functions) and are_counts
+
+
+def _transformed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+    """Apply a matrix along each axis."""
+    for axis, matrix in enumerate(matrices):
+        values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
+    return values
+
+
+def _index_of(values: FloatArray, arrays: dict[Packed, int]) -> int:
+    """Index among the page's arrays, each of which is written once."""
+    return arrays.setdefault(pack(values, _EXACT_BITS), len(arrays))
+
+
+def _sides(envelope: Envelope, arrays: dict[Packed, int]) -> dict[str, int]:
+    sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
+    return {name: _index_of(side, arrays) for name, side in sides.items()}
+
+
+def _sums(
+    envelope: Envelope, bins: Sequence[FloatArray], arrays: dict[Packed, int]
+) -> dict[str, dict[str, Any]]:
+    """Return what weights of one axis tell of each place: all that the page makes of them."""
+    numbers = {}
+    sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
+    for name, rows in sides.items():
+        sizes = np.abs(rows)
+        of_rows = rows.sum(axis=1), sizes.max(axis=1), sizes.sum(axis=1), (rows**2).sum(axis=1)
+        numbers[name] = {"of": [_index_of(rows @ values, arrays) for values in bins]} | {
+            key: _index_of(column, arrays)
+            for key, column in zip(("sum", "most", "spread", "square"), of_rows, strict=True)
+        }
+    return numbers
+
+
+def _counting(
+    synopsis: Synopsis,
+    distribution: Distribution,
+    bins: Sequence[FloatArray],
+    cells: int,
+    arrays: dict[Packed, int],
+) -> dict[str, Any]:
+    """Weights for shares of the rows, and for functions at other bandwidths (`Distribution`)."""
+    measures, parts = distribution.measures, _parts(distribution)
+    splines = measures[0].splines
+    axes = synopsis.domain.axes
+    edges = [_box_edges(*pair) for pair in zip(axes, splines, strict=True)]
+    beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
+    beta /= distribution.choices
+    stops = [
+        _stop(distribution, bins, factor, edges, arrays)
+        for factor in _factors(distribution, edges, cells)
+    ]
+    count = 2 * cells ** len(splines)
+    content: dict[str, Any] = {
+        "ends": [axis_edges.tolist() for axis_edges in edges],
+        "steps": [
+            [_sides(_on_released(step, distribution), arrays) for step in _steps_at_ends(*axis)]
+            for axis in zip(splines, edges, strict=True)
+        ],
+        "stops": stops,
+        "start": [stop["factor"] for stop in stops].index(1.0),
+        "rows": distribution.rows,
+        "tails": [measure.tail(2, beta / len(measures)) for measure in measures],
+        "everywhere": [measure.tail(count, beta / len(measures)) for measure in measures],
+        "errors": [measure.error for measure in measures],
+    }
+    if parts:  # all have the same noise
+        part, beta_i, response = parts[0], beta / len(parts), distribution.response
+        content["parts"] = {
+            "response": response is not None,
+            "low": response.low if response else 0.0,
+            "high": response.high if response else 1.0,
+            "squares": (part.mixing**2).sum(axis=1).tolist(),
+            "largest": np.abs(part.mixing).max(axis=1).tolist(),
+            "error": part.error,
+            "tails": part.tail(2, beta_i),
+            "everywhere": part.tail(count, beta_i),
+        }
+    return content
+
+
+def _parts(distribution: Distribution | None) -> tuple[SplitMeasure, ...]:
+    if distribution is None or len(distribution.groups) > MAX_PANELS:
+        return ()
+    return split_measures(distribution)
+
+
+def _on_released(weights: Envelope, distribution: Distribution) -> Envelope:
+    """Weights of the numbers that were released, which of two levels are not the bins."""
+    sides = weights.lower, weights.estimate, weights.upper
+    return Envelope(*map(distribution.measures[0].on_released, sides))
+
+
+def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, Envelope]:
+    """Envelopes of what lies below a box's low end, and below its high one, as in `intervals`.
+
+    Rows at multiples that are ends count as inside.
+    """
+    if splines.multiples is None:
+        below = steps(splines, edges)
+        return below, below
+    lasts = splines.multiples.below(edges), splines.multiples.up_to(edges)
+    before, up_to = (steps_of_multiples(splines, last) for last in lasts)
+    return before, up_to
+
+
+def _box_edges(axis: Axis, splines: AxisSplines) -> FloatArray:
+    """Ends on offer, as positions in the unit interval: multiples where rows are rounded.
+
+    Else the axis's ends and round numbers between them, whole days of dates: what a reader writes
+    is mostly one, and what is answered has few digits.
+    """
+    multiples = splines.multiples
+    numbers = (6 if multiples is None else 9) * splines.count  # of steps and of masses
+    max_edges = max(1, min(_MAX_EDGES, _MAX_NUMBERS // numbers))
+    if multiples is not None:
+        count = multiples.count
+        return np.rint(np.linspace(0, count, min(count, max_edges) + 1)) / count
+    step = _round_step(axis.width / max_edges, axis.unit)
+    first, last = math.floor(axis.low / step) + 1, math.ceil((axis.low + axis.width) / step)
+    between = (step * np.arange(first, last) - axis.low) / axis.width
+    between = between[(between > _CLOSEST) & (between < 1 - _CLOSEST)]
+    return np.concatenate([[0.0], between, [1.0]])
+
+
+def _round_step(least: float, unit: TimeUnit | None) -> float:
+    """Return the least round number from `least` on: 1, 2 or 5, or in minutes, hours and days."""
+    if unit is TimeUnit.SECONDS and least <= _ROUND_SECONDS[-1]:
+        return next(step for step in _ROUND_SECONDS if step >= least)
+    if unit is not None:
+        day = 1.0 if unit is TimeUnit.DAYS else 86400.0
+        return day * max(1.0, _round_step(least / day, None))
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
+
+
+def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int) -> list[float]:
+    """Bandwidths on offer: what bins resolve, as far as there is room on the page."""
+    axes = list(zip(distribution.measures[0].splines, distribution.kernels, edges, strict=True))
+    resolved = [
+        factor
+        for factor in _BANDWIDTH_FACTORS
+        if all(
+            factor * kernel.bandwidth >= min_bandwidth(splines, _wider(kernel, factor), kernel)
+            for splines, kernel, _ in axes
+        )
+    ]
+    numbers = {
+        (splines, kernel): 3 * splines.count * (cells + len(x)) for splines, kernel, x in axes
+    }
+    return sorted(resolved[: max(1, _MAX_NUMBERS // sum(numbers.values()))])
+
+
+def _wider(kernel: Kernel, factor: float) -> Kernel:
+    return replace(kernel, bandwidth=factor * kernel.bandwidth)
+
+
+def _stop(
+    distribution: Distribution,
+    bins: Sequence[FloatArray],
+    factor: float,
+    edges: Sequence[FloatArray],
+    arrays: dict[Packed, int],
+) -> dict[str, Any]:
+    """One bandwidth: sides of masses from 0 to each end, and of values that are not drawn yet."""
+    kernels = [_wider(kernel, factor) for kernel in distribution.kernels]
+    axes = list(zip(distribution.measures[0].splines, kernels, edges, strict=True))
+    lengths = [
+        f"{kernel.bandwidth * axis.width:.3g}"
+        for kernel, axis in zip(kernels, distribution.domain.axes, strict=True)
+    ]
+    masses = [mass_envelope(splines, kernel, np.zeros_like(x), x) for splines, kernel, x in axes]
+    used = axes if factor != 1.0 or _parts(distribution) else []
+    middles = _cell_middles(_CELLS_PER_AXIS[min(len(axes), 2)])
+    values = [
+        _on_released(density_envelope(splines, kernel, middles), distribution)
+        for splines, kernel, _ in used
+    ]
+    return {
+        "factor": factor,
+        "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
+        "peak": math.prod(kernel.peak for kernel in kernels) / distribution.domain.volume,
+        "masses": [_sides(_on_released(sides, distribution), arrays) for sides in masses],
+        "values": [_sums(sides, bins, arrays) for sides in values]
+        if len(axes) == 1
+        else [_sides(sides, arrays) for sides in values],
+    }
+
+
+def _drawn(synopsis: Synopsis, cells: int) -> Packed:
+    """Values at the middles of the cells, and how far `interval` goes below and above them.
+
+    Of shape (3, groups, cells), or with cells of more axes. Where a regression has no rows there is
+    all of its range around the middle, and above it what is below 0.
+    """
+    shape = [cells] * len(synopsis.domain.axes)
+    points = _middles(synopsis, shape)
+    low, high = synopsis.interval(points, synopsis.metadata["certificate"]["beta"])
+    value, combination = synopsis(points), synopsis.combination
+    parts = [value, value - low, high - value]
+    if isinstance(combination, Quotient):
+        half, missing = combination.radius, np.isnan(low)
+        ends = zip(parts, (combination.middle, half, -half), strict=True)
+        parts = [np.where(missing, empty, part) for part, empty in ends]
+    rows = [np.reshape(part, (len(points), -1)).T for part in parts]
+    drawn, widths = np.stack(rows).reshape(3, -1, *shape), (high - low) / 2
+    least = float(np.min(widths, where=widths > 0, initial=np.inf))
+    digits = math.log2(max(float(np.abs(drawn).max()) / least, 1.0))
+    return pack(drawn, min(_BAND_BITS + math.ceil(digits), _DRAWN_BITS))
+
+
+def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
+    """Half-widths of `interval` by group, before bins are shrunk, in cells where they vary."""
+    beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
+    tables = []
+    for band in synopsis._bands.of_arrays(BandRequest(beta), raw=True):  # what `interval` reads
+        cells = band.biases.table.shape if band.biases else (1,) * len(synopsis.domain.axes)
+        widths = band.at(_middles(synopsis, cells))
+        tables.append({"cells": cells, "widths": pack(widths, _DRAWN_BITS)})
+    return tables
+
+
+def _middles(synopsis: Synopsis, counts: Sequence[int]) -> FloatArray:
+    axes = zip(synopsis.domain.axes, counts, strict=True)
+    grids = np.meshgrid(*(axis.at(_cell_middles(count)) for axis, count in axes), indexing="ij")
+    return np.stack([grid.reshape(-1) for grid in grids], axis=-1)
+
+
+def _cell_middles(count: int) -> FloatArray:
+    return (np.arange(count) + 0.5) / count
+
+
+def _colours(classes: int) -> dict[str, Any]:
+    steps = np.linspace(0, 1, _COLOURS)
+    styles = [(certain, index) for certain in (True, False) for index in range(classes)]
+    return {
+        "palettes": {scheme: [*map(to_hex, shade(steps, scheme))] for scheme in SCHEMES},
+        # Of groups that surely are the likeliest, then of those that may not be.
+        "classes": {
+            scheme: [
+                to_hex(class_colour(index, scheme, certain=certain)) for certain, index in styles
+            ]
+            for scheme in SCHEMES
+        },
+        "colours": {colour: f"--{name}" for name, colour in VARIABLES.items()},
+    }

@@ -1,1 +1,0 @@
-"""Pages, pictures and drawings of what was released and what it cost; they never read a record."""

@@ -30,12 +30,12 @@ METADATA = {
 _FIXED = """
 def _fix(number=__import__("itertools").count()):
     import hashlib, types
-    import dbern.ledger.key_files, dbern.ledger.statements
+    import dbern.ledger.keys, dbern.ledger.tables
     draw = lambda *_: hashlib.sha256(b"demonstration %d" % next(number)).digest()
-    dbern.ledger.key_files.new_key = draw
-    dbern.ledger.statements.new_id = lambda: draw().hex()[:32]
-    dbern.ledger.statements.now = lambda: "2026-11-20T12:00:00+00:00"
-    dbern.ledger.statements.secrets = types.SimpleNamespace(token_bytes=draw)
+    dbern.ledger.keys.new_key = draw
+    dbern.ledger.tables.new_id = lambda: draw().hex()[:32]
+    dbern.ledger.tables.now = lambda: "2026-11-20T12:00:00+00:00"
+    dbern.ledger.tables.secrets = types.SimpleNamespace(token_bytes=draw)
 _fix()
 del _fix
 """

@@ -151,13 +151,12 @@ def fixed(replace: Callable[..., None]) -> None:
 
         return call
 
-    for module in ("key_files", "wrapped_keys"):
-        replace(f"dbern.ledger.{module}.new_key", lambda: KEY)
+    replace("dbern.ledger.keys.new_key", lambda: KEY)
     replace("dbern.ledger.ledger.BudgetLedger.reserve", named(BudgetLedger.reserve))
     replace("dbern.ledger.ledger.BudgetLedger.charge", named(BudgetLedger.charge))
     replace(
-        "dbern.ledger.statements.new_id",
+        "dbern.ledger.tables.new_id",
         lambda: hashlib.sha256(current[0].encode()).hexdigest()[:32],
     )
-    replace("dbern.ledger.statements.now", lambda: "2026-11-20T12:00:00+00:00")
-    replace("dbern.ledger.statements.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    replace("dbern.ledger.tables.now", lambda: "2026-11-20T12:00:00+00:00")
+    replace("dbern.ledger.tables.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))

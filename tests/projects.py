@@ -70,14 +70,14 @@ class Project:
         return BudgetLedger.open(self.url)
 
     def grant(self, epsilon: str = "3.0", **terms: Any) -> None:
-        from dbern.ledger import statements
+        from dbern.ledger import tables
         from dbern.ledger.high_water_mark import HighWaterMark
 
         beside = self.ledger_path.with_name("ledger.db.mark")
         if self.shared or self.ledger_path.exists() or beside.exists():
             self._grant(epsilon, **terms)
             return
-        content, point = _granted(epsilon, statements.now, **terms)
+        content, point = _granted(epsilon, tables.now, **terms)
         self.ledger_path.write_bytes(content)
         self.ledger_path.chmod(0o600)
         file = self.ledger_path.resolve()
@@ -229,11 +229,10 @@ def objects(store: Path) -> dict[str, bytes]:
 
 
 def fix_reservations(setattr_: Callable[[str, Any], None]) -> None:
-    for module in ("key_files", "wrapped_keys"):
-        setattr_(f"dbern.ledger.{module}.new_key", lambda: KEY)
-    setattr_("dbern.ledger.statements.new_id", lambda: RELEASE_ID)
-    setattr_("dbern.ledger.statements.now", lambda: CREATED)
-    setattr_("dbern.ledger.statements.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    setattr_("dbern.ledger.keys.new_key", lambda: KEY)
+    setattr_("dbern.ledger.tables.new_id", lambda: RELEASE_ID)
+    setattr_("dbern.ledger.tables.now", lambda: CREATED)
+    setattr_("dbern.ledger.tables.secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
 class Draws:
@@ -259,9 +258,8 @@ class Draws:
         return hashlib.sha256(f"{self._place} {next(self._numbers)}".encode()).digest()
 
     def replace(self, setattr_: Callable[[str, Any], None]) -> None:
-        for module in ("key_files", "wrapped_keys"):
-            setattr_(f"dbern.ledger.{module}.new_key", self)
-        setattr_("dbern.ledger.statements.secrets", SimpleNamespace(token_bytes=self))
+        setattr_("dbern.ledger.keys.new_key", self)
+        setattr_("dbern.ledger.tables.secrets", SimpleNamespace(token_bytes=self))
 
 
 @dataclass(frozen=True)

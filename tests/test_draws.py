@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import pytest
 
-from dbern.ledger import key_files, statements, wrapped_keys
+from dbern.ledger import keys, tables
 from dbern.privacy import keystream
 
 
@@ -16,11 +16,11 @@ def drawn(place: str, number: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def shared() -> list[bytes]:
-    return [key_files.new_key(), key_files.new_key()]
+    return [keys.new_key(), keys.new_key()]
 
 
 def test_a_test_draws_its_own_sequence(request: pytest.FixtureRequest) -> None:
-    own = [key_files.new_key(), wrapped_keys.new_key(), statements.secrets.token_bytes(32)]
+    own = [keys.new_key(), keys.new_key(), tables.secrets.token_bytes(32)]
     assert own == [drawn(request.node.nodeid, number) for number in range(3)]
 
 
@@ -30,7 +30,7 @@ def test_what_tests_share_is_drawn_for_none_of_them(
 ) -> None:
     module = request.node.nodeid.partition("::")[0]
     assert shared == [drawn(f"{module}::shared[]", number) for number in range(2)]
-    assert key_files.new_key() == drawn(request.node.nodeid, 0)
+    assert keys.new_key() == drawn(request.node.nodeid, 0)
 
 
 def test_keys_outside_of_tests_are_fresh() -> None:

@@ -29,10 +29,10 @@ from dbern.cluster.workers import answers, check_workers, unlike
 from dbern.data.objects import Objects, check_url, current_settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
-from dbern.ledger.amounts import period_of
+from dbern.ledger.composition import period_of
+from dbern.ledger.keys import SECRET_FILE
 from dbern.ledger.opening import backend_of
 from dbern.ledger.sqlite import SqliteBackend
-from dbern.ledger.wrapped_keys import SECRET_FILE
 from dbern.system import counted, is_url
 
 if TYPE_CHECKING:

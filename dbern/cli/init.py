@@ -288,7 +288,7 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
     """
     from dbern.data.sources import inspect_source
     from dbern.ledger.accounts import grant_command
-    from dbern.ledger.values import Terms
+    from dbern.ledger.entries import Terms
     from dbern.planning.planner import counts_rows
 
     if show is not None:

@@ -1,8 +1,6 @@
 """Budgets, reservations and keys: the only package that speaks SQL or holds a release key."""
 
-from dbern.ledger.ledger import BudgetLedger
-from dbern.ledger.staging import Staging
-from dbern.ledger.values import (
+from dbern.ledger.entries import (
     Abandoned,
     AuditLine,
     DatasetStatus,
@@ -14,6 +12,8 @@ from dbern.ledger.values import (
     State,
     Terms,
 )
+from dbern.ledger.ledger import BudgetLedger
+from dbern.ledger.staging import Staging
 from dbern.system import resolve_url
 
 __all__ = [

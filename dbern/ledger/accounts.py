@@ -1,20 +1,21 @@
-"""A dataset's account: terms and remaining budget."""
+"""A dataset's account: terms, remaining budget, and whether a request may be charged."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from sqlalchemy import Connection
 
 from dbern.errors import BudgetError, IntegrityError, SpecError
-from dbern.ledger import statements
-from dbern.ledger.amounts import (
+from dbern.ledger import tables
+from dbern.ledger.composition import (
     ACCOUNTANTS,
     PERIODS,
     ZCDP,
@@ -25,7 +26,7 @@ from dbern.ledger.amounts import (
     period_of,
     rho_of_charge,
 )
-from dbern.ledger.values import (
+from dbern.ledger.entries import (
     PENDING,
     DatasetStatus,
     ReleaseRow,
@@ -37,18 +38,122 @@ from dbern.ledger.values import (
 )
 from dbern.privacy.budget import Budget, decimal_text
 
+_MAX_LISTED_CHANGES = 8
 _MAX_LISTED_NAMES = 10
+
+
+def require_same(reservation: Reservation, request: Request, url: str) -> None:
+    """Require that a request is the release that holds its name, and may go on.
+
+    The charge is part of the identity even where the spec's part of it left epsilon out.
+    """
+    title = reservation.title
+    if reservation.state is State.ABANDONED:
+        raise SpecError(
+            f"{title}: was abandoned, and its charge stands. Choose a new release name."
+        )
+    changed = changes(reservation.content.identity, request.identity)
+    changed = changed or changes(_charge(reservation.charge), _charge(request.charge))
+    if changed and not reservation.content.identity:
+        where = f" at {reservation.output}" if reservation.output else ""  # a stream has none
+        raise SpecError(
+            f"{title}: was published{where} before the ledger was restored, and its spec is lost, "
+            "so none can be compared with it. Use what is published, or choose a new release name, "
+            "which spends again."
+        )
+    if changed:
+        raise SpecError(
+            f"{title}: is another release ({_first(changed)} changed). Undo the change, or choose "
+            "a new release name, which spends again."
+        )
+    if reservation.state in PENDING:
+        _require_same_inputs(reservation, request, url)
+
+
+def require_paid(connection: Connection, request: Request, url: str) -> None:
+    """Require that the charge which a release is within is in the ledger, and is what it says."""
+    paid = request.within
+    if paid is None:
+        return
+    charged = tables.named(connection, request.dataset, paid.name)
+    if charged is None or charged.state in PENDING:
+        raise BudgetError(
+            f"release {request.name!r}: is paid by {paid.name!r}, which dataset "
+            f"{request.dataset!r} was not charged for. Run dbern release with the stream's spec"
+        )
+    require_same(charged, paid, url)
+
+
+def _require_same_inputs(reservation: Reservation, request: Request, url: str) -> None:
+    changed = changes(reservation.content.inputs, request.inputs)
+    if not changed:
+        return
+    what = f"{reservation.title}: its input changed"
+    keys = _first(changed)  # alone: a file's compressed size depends on its records
+    abandon = reservation.abandon_command(url)
+    if reservation.state is State.RESERVED:
+        raise SpecError(
+            f"{what} since it was reserved ({keys}). Nothing was read. Restore the input, or "
+            f"refund the charge ({abandon}) and run the same command again."
+        )
+    raise IntegrityError(
+        f"{what} after reading began ({keys}). Restore the input, or give the release up "
+        f"(its charge stands): {abandon}"
+    )
+
+
+def changes(was: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return sections, or their keys, in which two JSON objects differ, order of keys included."""
+    before, after = _plain(was), _plain(now)
+    return [key for name in {**before, **after} for key in _differing(name, before, after)]
+
+
+def _first(parts: Sequence[str]) -> str:
+    rest = len(parts) - _MAX_LISTED_CHANGES
+    text = "; ".join(parts[:_MAX_LISTED_CHANGES])
+    return text if rest <= 0 else f"{text}; and {rest} more"
+
+
+def _charge(budget: Budget) -> dict[str, object]:
+    parts = {"epsilon": decimal_text(budget.epsilon), "delta": decimal_text(budget.delta)}
+    return {"budget": parts}
+
+
+def _plain(content: Mapping[str, object]) -> dict[str, Any]:
+    """Return content as JSON has it; 10.0 is 10, and a list of files has each by its path."""
+    plain: dict[str, Any] = json.loads(tables.json_text(content), parse_float=_number)
+    if isinstance(plain.get("files"), list):
+        plain["files"] = {file["path"]: file for file in plain["files"]}
+    return plain
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def _differing(name: str, before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    was, now = before.get(name), after.get(name)
+    if isinstance(was, dict) and isinstance(now, dict):
+        keys = [f"{name}.{key}" for key in {**was, **now} if _text(was, key) != _text(now, key)]
+        if keys:
+            return keys
+    return [name] if _text(before, name) != _text(after, name) else []
+
+
+def _text(content: dict[str, Any], key: str) -> str | None:
+    return json.dumps(content[key]) if key in content else None
 
 
 def granted_terms(connection: Connection, dataset: str, stated: StatedTerms) -> Terms:
     """Return the terms of a grant; the first one fixes them, later ones may leave them out."""
     _require_known("accountant", stated.accountant, ACCOUNTANTS)
     _require_known("period", stated.period, PERIODS)
-    fixed = statements.terms_of(connection, dataset)
+    fixed = tables.terms_of(connection, dataset)
     terms = stated.completed(fixed or Terms())
     if fixed is None:
-        statements.add_dataset(connection, dataset, terms)
-    elif statements.granted(connection, dataset) == Budget(Fraction(0)):
+        tables.add_dataset(connection, dataset, terms)
+    elif tables.granted(connection, dataset) == Budget(Fraction(0)):
         raise IntegrityError(
             f"dataset {dataset!r}: has terms and no grant, so the ledger was changed by hand. See "
             "what dbern ledger status --log says, and restore a backup."
@@ -70,12 +175,12 @@ def dataset_terms(
     It names the ledger's other datasets first: a grant to a misspelt name is a second budget for
     the same people.
     """
-    terms = statements.terms_of(connection, dataset)
+    terms = tables.terms_of(connection, dataset)
     if terms is not None:
         return terms
     what = f"dataset {dataset!r}: has no budget in this ledger"
     command = grant_command(url, dataset, charge, wanted)
-    names = statements.dataset_names(connection)
+    names = tables.dataset_names(connection)
     if not names:
         raise BudgetError(f"{what}. Grant one: {command}")
     more = " and more" if len(names) > _MAX_LISTED_NAMES else ""
@@ -92,9 +197,9 @@ def account(
     wanted = None if request is None else Terms(request.neighbors, request.unit)
     charge = None if request is None else request.charge
     terms = dataset_terms(connection, url, dataset, charge, wanted)
-    budget = statements.granted(connection, dataset)
+    budget = tables.granted(connection, dataset)
     granted = granted_amount(terms.accountant, budget)
-    history = statements.history(connection, dataset)
+    history = tables.history(connection, dataset)
 
     def total(counted: Iterable[ReleaseRow]) -> Amount:
         amounts = (charged_amount(granted, release.charge, release.rho) for release in counted)
@@ -174,12 +279,12 @@ def recorded(
     connection: Connection, reservation: Reservation, changed: bool, wanted: str, event: str
 ) -> Reservation:
     """Return the release after a compare-and-set, with its audit line."""
-    current = statements.identified(connection, reservation.release_id)
+    current = tables.identified(connection, reservation.release_id)
     if current is None or not changed:
         raise moved_on(current, wanted)
     detail = {"output": current.output} if current.output != reservation.output else {}
     whose = (current.dataset, current.name, current.release_id)
-    statements.add_audit(connection, event, *whose, detail)
+    tables.add_audit(connection, event, *whose, detail)
     return current
 
 

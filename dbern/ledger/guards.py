@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy import Connection, Table
 
+from dbern.ledger.entries import LIVE, NEXT, State
 from dbern.ledger.tables import TERMS, audit, datasets, grants, meta, releases
-from dbern.ledger.values import LIVE, NEXT, State
 
 _APPEND_ONLY = (datasets, grants, audit)
 _CHANGING = ("name", "state", "output", "plan", "seal", "manifest_digest")

@@ -12,16 +12,10 @@ from dbern.errors import (
     IntegrityError,
     SpecError,
 )
-from dbern.ledger import accounts, comparison, replay, restore, statements
-from dbern.ledger.amounts import BASIC, require_positive
+from dbern.ledger import accounts, recovery, replay, tables
 from dbern.ledger.backend import LedgerBackend
-from dbern.ledger.high_water_mark import Point
-from dbern.ledger.opening import backend_of, check_installed
-from dbern.ledger.reconcile import ReconcilingLedger, reconcile
-from dbern.ledger.release_secrets import ReleaseSecrets
-from dbern.ledger.restore import writing
-from dbern.ledger.tables import ledger_id_of
-from dbern.ledger.values import (
+from dbern.ledger.composition import BASIC, require_positive
+from dbern.ledger.entries import (
     LIVE,
     PENDING,
     Abandoned,
@@ -34,6 +28,11 @@ from dbern.ledger.values import (
     State,
     StatedTerms,
 )
+from dbern.ledger.high_water_mark import Point
+from dbern.ledger.opening import backend_of, check_installed
+from dbern.ledger.recovery import ReconcilingLedger, reconcile, writing
+from dbern.ledger.release_files import ReleaseSecrets
+from dbern.ledger.tables import ledger_id_of
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
 
@@ -160,8 +159,8 @@ class BudgetLedger:
         logged = self._refusals_logged(dataset, None, budget)
         with logged, writing(self._backend) as connection:
             accounts.granted_terms(connection, dataset, stated)
-            statements.add_grant(connection, dataset, budget)
-            at = statements.charging_time(connection, dataset)
+            tables.add_grant(connection, dataset, budget)
+            at = tables.charging_time(connection, dataset)
             return accounts.account(connection, self.url, dataset, at)
 
     def status(self, dataset: str | None = None) -> list[DatasetStatus]:
@@ -173,11 +172,9 @@ class BudgetLedger:
             When `dataset` was never granted a budget.
         """
         with self._backend.read() as connection:
-            names = statements.dataset_names(connection) if dataset is None else [dataset]
+            names = tables.dataset_names(connection) if dataset is None else [dataset]
             return [
-                accounts.account(
-                    connection, self.url, name, statements.charging_time(connection, name)
-                )
+                accounts.account(connection, self.url, name, tables.charging_time(connection, name))
                 for name in names
             ]
 
@@ -192,14 +189,14 @@ class BudgetLedger:
             When there is no grant on its terms, or the account cannot pay the charge.
         """
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
-        seen = restore.last_seen(self._backend, self.id)
+        seen = recovery.last_seen(self._backend, self.id)
         with logged, self._backend.read() as connection:
-            restore.require_reconciled(connection, self._backend, seen)
-            at = statements.charging_time(connection, request.dataset)
+            recovery.require_reconciled(connection, self._backend, seen)
+            at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if request.within is not None:
-                comparison.require_paid(connection, request, self.url)
+                accounts.require_paid(connection, request, self.url)
             elif status.accountant == BASIC or not request.charge.delta:
                 accounts.require_cover(self.url, status, request)
 
@@ -218,16 +215,16 @@ class BudgetLedger:
         """
         if request.within is None:
             require_positive(request.charge, request.rho)
-        content = statements.content_columns(request)
+        content = tables.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            existing = statements.named(connection, request.dataset, request.name)
+            existing = tables.named(connection, request.dataset, request.name)
             if existing is not None:
-                comparison.require_same(existing, request, self.url)
+                accounts.require_same(existing, request, self.url)
             if existing is None or existing.state in PENDING:
-                restore.require_reconciled(connection, self._backend)
+                recovery.require_reconciled(connection, self._backend)
             # One time decides in which period it is paid and in which it counts.
-            at = statements.charging_time(connection, request.dataset)
+            at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             if existing is not None:
@@ -235,10 +232,10 @@ class BudgetLedger:
             if request.within is None:
                 accounts.require_cover(self.url, status, request)
             else:
-                comparison.require_paid(connection, request, self.url)
-            release_id = statements.new_id()
+                accounts.require_paid(connection, request, self.url)
+            release_id = tables.new_id()
             self._secrets.begin(connection, release_id)
-            return statements.add_release(connection, request, content, release_id, at)
+            return tables.add_release(connection, request, content, release_id, at)
 
     def charge(self, request: Request, note: str = "", *, under_way: bool = False) -> Reservation:
         """Charge, for good and in one transaction, what another tool released, or a stream will.
@@ -259,32 +256,32 @@ class BudgetLedger:
         require_positive(request.charge, request.rho)
         rho = None if request.rho is None else str(request.rho)
         request = replace(request, identity=request.identity or {"note": note, "rho": rho})
-        content = statements.content_columns(request)
+        content = tables.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
         with logged, writing(self._backend) as connection:
-            existing = statements.named(connection, request.dataset, request.name)
+            existing = tables.named(connection, request.dataset, request.name)
             if existing is not None:
-                comparison.require_same(existing, request, self.url)
+                accounts.require_same(existing, request, self.url)
                 return existing
-            restore.require_reconciled(connection, self._backend)
-            at = statements.charging_time(connection, request.dataset)
+            recovery.require_reconciled(connection, self._backend)
+            at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
             accounts.require_cover(self.url, status, request)
-            release_id, state = statements.new_id(), State.SPENT if under_way else State.COMMITTED
+            release_id, state = tables.new_id(), State.SPENT if under_way else State.COMMITTED
             if under_way:
                 self._secrets.begin(connection, release_id)
-            charged = statements.add_release(connection, request, content, release_id, at)
+            charged = tables.add_release(connection, request, content, release_id, at)
             change = {"state": state.value}
-            statements.moved(connection, release_id, [State.RESERVED], change)
+            tables.moved(connection, release_id, [State.RESERVED], change)
             whose = (request.dataset, request.name, release_id)
-            statements.add_audit(connection, state.value, *whose, {"note": note})
+            tables.add_audit(connection, state.value, *whose, {"note": note})
             return replace(charged, state=state)
 
     def log(self, dataset: str | None = None) -> list[AuditLine]:
         """Return the audit log of one dataset or of all, the oldest line first; it only grows."""
         with self._backend.read() as connection:
-            return statements.log(connection, dataset)
+            return tables.log(connection, dataset)
 
     def contradictions(self) -> list[str]:
         """Return what the log and the tables do not tell alike: what was changed past `dbern`."""
@@ -293,14 +290,14 @@ class BudgetLedger:
 
     def is_pending(self) -> bool:
         """Return whether spending is stopped until published releases are reconciled."""
-        seen = restore.last_seen(self._backend, self.id)
+        seen = recovery.last_seen(self._backend, self.id)
         with self._backend.read() as connection:
-            return restore.is_pending(connection, self._backend, seen)
+            return recovery.is_pending(connection, self._backend, seen)
 
     def declare_restored(self) -> None:
         """Block spending, because the database was restored to an earlier state."""
         with writing(self._backend) as connection:
-            restore.begin(connection, self._backend, "declared")
+            recovery.begin(connection, self._backend, "declared")
 
     def reconcile(self, published: Sequence[Published], *, more: bool = False) -> Reconciled:
         """Charge every published release that the ledger does not know, then let spending go on.
@@ -320,28 +317,28 @@ class BudgetLedger:
             When a release's guarantee is not the one that the ledger charged; nothing changed.
         """
         with writing(self._backend) as connection:
-            pending = restore.is_pending(connection, self._backend)
+            pending = recovery.is_pending(connection, self._backend)
             known = ReconcilingLedger(self.url, self.id, pending)
             done = reconcile(connection, known, published)
             if not more:
-                restore.reconciled(connection)
+                recovery.reconciled(connection)
         self.sweep()
         return done
 
     def find(self, dataset: str, name: str) -> Reservation | None:
         """Return the release that holds a name; None when it is free (a refund frees it)."""
         with self._backend.read() as connection:
-            return statements.named(connection, dataset, name)
+            return tables.named(connection, dataset, name)
 
     def inputs(self, dataset: str) -> dict[str, dict[str, Any]]:
         """Return the inputs of every release of a dataset, by its name; of refunded ones none."""
         with self._backend.read() as connection:
-            return statements.inputs(connection, dataset)
+            return tables.inputs(connection, dataset)
 
     def seals(self, dataset: str) -> dict[str, bytes]:
         """Return the seal of every release of a dataset that was sealed, by its name."""
         with self._backend.read() as connection:
-            return statements.seals(connection, dataset)
+            return tables.seals(connection, dataset)
 
     def begin_reading(self, reservation: Reservation) -> Reservation:
         """Record durably that the first record is about to be read: no refund from here on.
@@ -388,7 +385,7 @@ class BudgetLedger:
             When it is over.
         """
         with writing(self._backend) as connection:
-            changed = statements.moved(connection, reservation.release_id, LIVE, {"output": output})
+            changed = tables.moved(connection, reservation.release_id, LIVE, {"output": output})
             return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
     def abandon(self, dataset: str, name: str, release_id: str | None = None) -> Abandoned:
@@ -402,7 +399,7 @@ class BudgetLedger:
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
         with writing(self._backend) as connection:
-            reservation = statements.named(connection, dataset, name)
+            reservation = tables.named(connection, dataset, name)
             meant = reservation is not None and release_id in (None, reservation.release_id)
             if reservation is None or not meant:
                 raise SpecError(
@@ -417,9 +414,7 @@ class BudgetLedger:
             refunded = reservation.state is State.RESERVED
             after = State.REFUNDED if refunded else State.ABANDONED
             values = {"state": after.value}
-            changed = statements.moved(
-                connection, reservation.release_id, [reservation.state], values
-            )
+            changed = tables.moved(connection, reservation.release_id, [reservation.state], values)
             given_up = accounts.recorded(
                 connection, reservation, changed, reservation.state.value, after.value
             )
@@ -460,9 +455,9 @@ class BudgetLedger:
         except (BudgetError, SpecError, IntegrityError) as refusal:
             with writing(self._backend) as connection:
                 detail = {
-                    **statements.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
+                    **tables.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
                 }  # fmt: skip
-                statements.add_audit(connection, "refused", dataset, name, detail=detail)
+                tables.add_audit(connection, "refused", dataset, name, detail=detail)
             raise
 
     def _step(
@@ -470,7 +465,7 @@ class BudgetLedger:
     ) -> Reservation:
         with writing(self._backend) as connection:
             if after is not State.COMMITTED:
-                restore.require_reconciled(connection, self._backend)
+                recovery.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}
-            changed = statements.moved(connection, reservation.release_id, [before], change)
+            changed = tables.moved(connection, reservation.release_id, [before], change)
             return accounts.recorded(connection, reservation, changed, before.value, after.value)

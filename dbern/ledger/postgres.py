@@ -29,8 +29,8 @@ from dbern.errors import (
 from dbern.ledger import guards
 from dbern.ledger.backend import damage_refused
 from dbern.ledger.high_water_mark import HighWaterMark
+from dbern.ledger.keys import WrappedKeys, wrapped
 from dbern.ledger.tables import install, ledger_id_of, meta, version_of
-from dbern.ledger.wrapped_keys import WrappedKeys, wrapped
 
 STAGING = "DBERN_LEDGER_STAGING"
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Table, select
 
-from dbern.ledger import statements
+from dbern.ledger import tables
+from dbern.ledger.entries import NEXT, AuditLine, State
 from dbern.ledger.tables import TERMS, datasets, grants, meta, releases, rows_of
-from dbern.ledger.values import NEXT, AuditLine, State
 from dbern.system import dict_of
 
 _GRANT = ("dataset", "epsilon", "delta")
@@ -40,7 +40,7 @@ def contradictions(connection: Connection) -> list[str]:
     replayed = _Tables()
     differing = [
         f"log entry {number} ({line.event!r})"
-        for number, line in enumerate(statements.log(connection, None), 1)
+        for number, line in enumerate(tables.log(connection, None), 1)
         if not _replay(replayed, line)
     ]
     stored = _stored(connection)

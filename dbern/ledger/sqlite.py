@@ -19,7 +19,7 @@ from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError
 from dbern.ledger import guards
 from dbern.ledger.backend import damage_refused
 from dbern.ledger.high_water_mark import HighWaterMark
-from dbern.ledger.key_files import KeyFiles
+from dbern.ledger.keys import KeyFiles
 from dbern.ledger.tables import install, version_of
 from dbern.system import file_url
 

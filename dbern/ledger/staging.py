@@ -1,4 +1,4 @@
-"""The sealed center, staged between counting and noise.
+"""Staging: the sealed center between counting and noise, and the rows of a data frame, encrypted.
 
 The exact private center between counting and noise is staged in encrypted blocks, each created
 once. The same key with another center would be a two-time pad, so the center that is charged for is
@@ -19,7 +19,9 @@ import weakref
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -320,3 +322,43 @@ def _decoded(content: bytes) -> Int64Array:
     shape = struct.unpack_from(f">{ndim}Q", content, 4)
     values = np.frombuffer(content, dtype="<i8", offset=4 + 8 * ndim)
     return values.astype(np.int64).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Spool:
+    """The encrypted rows of a release from a data frame, which live as long as its key and staging.
+
+    `directory`, beside its staging, is of this release alone; `key` is the subkey that encrypts the
+    rows.
+    """
+
+    directory: Path
+    key: bytes = field(repr=False)
+
+    @property
+    def path(self) -> Path:
+        """The file, which is there once it is whole."""
+        return self.directory / "rows.parquet"
+
+    @contextmanager
+    def written(self) -> Iterator[BinaryIO]:
+        """Write the file anew: after the block it is there, durably; where that fails, nothing is.
+
+        Raises ReleaseError for a file that cannot be written.
+        """
+        with staging_errors(self.directory, "spool"):
+            private_directory(self.directory.parent)
+            destroy_staging(self.directory)
+            private_directory(self.directory)
+            draft = self.directory / f"{secrets.token_hex(8)}.partial"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.rename(self.path)
+                sync_directory(self.directory)
+            except BaseException:
+                destroy_staging(self.directory)
+                raise

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from dbern.errors import optional_import
 from dbern.ledger import Reservation
-from dbern.ledger.run_record import RunRecord
+from dbern.ledger.release_files import RunRecord
 from dbern.system import Progress, version
 
 LOGGER = logging.getLogger("dbern.release")

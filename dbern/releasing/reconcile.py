@@ -22,7 +22,7 @@ from dbern.data.storage import (
 )
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Published, Reconciled
-from dbern.ledger.values import FREE
+from dbern.ledger.entries import FREE
 from dbern.privacy.budget import Budget, exact
 from dbern.synopsis.metadata import FORMAT
 from dbern.synopsis.store import ReleasedStore, digest

@@ -47,7 +47,7 @@ from dbern.errors import (
     withhold_texts,
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, Staging, State
-from dbern.ledger.values import FREE, PENDING
+from dbern.ledger.entries import FREE, PENDING
 from dbern.measure.counters import Counters
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes

@@ -39,7 +39,7 @@ from dbern.data.horizon import StreamNode
 from dbern.data.parquet import read_batches
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Reservation, Staging
-from dbern.ledger.values import DIGEST_BYTES
+from dbern.ledger.entries import DIGEST_BYTES
 from dbern.measure.counters import Counters
 from dbern.measure.unit_bounding import is_among
 from dbern.planning.spec import ReleaseSpec

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.errors import IntegrityError
 from dbern.ledger import AuditLine, DatasetStatus, State
-from dbern.ledger.amounts import ZCDP, granted_amount, period_of, stored_amount
+from dbern.ledger.composition import ZCDP, granted_amount, period_of, stored_amount
 from dbern.privacy.budget import Budget
 from dbern.report.page import render
 from dbern.report.svg import VARIABLES, WIDTHS, date_ticks, draw_figure

@@ -30,7 +30,7 @@ from dbern.data.domain import Column
 from dbern.data.times import bounds_of
 from dbern.errors import SpecError
 from dbern.ledger import BudgetLedger, resolve_url
-from dbern.ledger.values import LIVE
+from dbern.ledger.entries import LIVE
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.releasing.run import abandon, release

@@ -28,7 +28,7 @@ TRUSTED = {
 BEYOND = {
     "releasing/publish": "the noise key, bound to seal and law",
     "releasing/bandwidth_choice": "the choice of a bandwidth among what was counted",
-    "ledger/key_files": "release keys: made, read, destroyed",
+    "ledger/keys": "release keys: made, read, destroyed",
     "ledger/staging": "the staged center: encrypted, sealed, compared",
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
@@ -41,8 +41,8 @@ BEYOND = {
     "data/footers": "`read_footers`: that all files have the types that were planned for",
     "measure/unit_bounding": "that rows of a unit beyond its bound are left out",
     "data/horizon": "which nodes of a stream hold a night",
-    "ledger/comparison": "`require_paid`: that a node is free only where its stream was charged",
-    "ledger/accounts": "that what is charged is covered by what was granted",
+    "ledger/accounts": "that what is charged is covered by what was granted, and "
+    "`require_paid`: that a node is free only where its stream was charged",
     "ledger/guards": "what the ledger's database refuses to change, whoever writes to it",
 }
 MOST_LINES = 2000

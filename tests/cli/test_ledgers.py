@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from dbern.ledger import BudgetLedger
-from dbern.ledger.amounts import PERIODS
+from dbern.ledger.composition import PERIODS
 from dbern.privacy.budget import Budget
 from dbern.privacy.curves import squared_for
 from dbern.privacy.zcdp import pure_rho
@@ -71,14 +71,14 @@ def test_an_interrupted_release_in_zcdp_is_charged_once(project, run, monkeypatc
 
 
 def test_a_period_is_shown_with_what_the_others_cost(project, run, monkeypatch):
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-20T12:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-20T12:00:00+00:00")
     nightly = ("--ledger", "sqlite:///ledger.db", "--dataset", "nightly")
     assert run("ledger", "grant", *nightly, "--epsilon", "1", "--period", "day").code == 0
     project.spec(budget={"dataset": "nightly"})
     assert run("release", "release.toml").code == 0
     project.spec(budget={"dataset": "nightly"}, release={"name": "b", "output": "b.zarr"})
     run("release", "release.toml").refused(3, "granted in 2026-11-20, renewed every day")
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-21T12:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T12:00:00+00:00")
     assert run("release", "release.toml").code == 0
     ran = run("ledger", "status", *nightly)
     assert "renewed every day, now 2026-11-21\n" in ran.out

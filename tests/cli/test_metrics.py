@@ -49,7 +49,7 @@ def spent(project, monkeypatch):
     """One publication, one charge of another tool, one release under way, one refunded."""
     minutes = itertools.count()
     monkeypatch.setattr(
-        "dbern.ledger.statements.now", lambda: f"2026-11-20T12:{next(minutes):02}:00+00:00"
+        "dbern.ledger.tables.now", lambda: f"2026-11-20T12:{next(minutes):02}:00+00:00"
     )
     with project.ledger() as ledger:
         commit(ledger, Request("trips", "density", Budget.parse("1"), output="out.zarr"))

@@ -384,7 +384,7 @@ def test_a_clock_that_was_set_back_is_found(project, doctor, monkeypatch, case):
     period, times, state, sentences = CLOCKS[case]
     with project.ledger() as ledger:
         for number, time_of_grant in enumerate(times):
-            monkeypatch.setattr("dbern.ledger.statements.now", lambda now=time_of_grant: now)
+            monkeypatch.setattr("dbern.ledger.tables.now", lambda now=time_of_grant: now)
             name = "nightly" if number else "other"
             ledger.grant(name, Budget.parse("1"), period=period if number else None)
     (found,) = (one for one in diagnosis.ledger(project.url) if one.subject == "ledger's clock")

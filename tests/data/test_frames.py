@@ -35,7 +35,7 @@ from dbern.errors import (
     ReleaseError,
     SpecError,
 )
-from dbern.ledger import spool as ledger_spool
+from dbern.ledger import staging as ledger_spool
 from dbern.releasing import run as releasing
 from dbern.releasing.run import abandon
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
 STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.releasing.run"
-SECRETS = "dbern.ledger.release_secrets:ReleaseSecrets"
+SECRETS = "dbern.ledger.release_files:ReleaseSecrets"
 
 # Every call that one stage of a release makes of another, in about the order of its story.
 STAGES = (
     *(f"{LEDGER}.{name}" for name in ("find", "reserve", "lock", "begin_reading")),
     f"{SECRETS}.staging",
-    "dbern.ledger.key_files:KeyFiles.create",
+    "dbern.ledger.keys:KeyFiles.create",
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files")),
     "dbern.cluster.workers:DaskWorkers.check_memory",
     *(f"{RELEASING}:{name}" for name in ("make_tasks", "tree_reduce", "centers", "publish")),
@@ -26,15 +26,15 @@ STAGES = (
     "dbern.synopsis.writer:_create_component",
     "dbern.releasing.publish:privatize",
     *("dbern.synopsis.writer:_create_manifest", "pathlib:Path.rename", "os:link"),
-    *(f"{SECRETS}.destroy", "dbern.ledger.key_files:KeyFiles.destroy"),
-    "dbern.ledger.release_secrets:destroy_staging",
+    *(f"{SECRETS}.destroy", "dbern.ledger.keys:KeyFiles.destroy"),
+    "dbern.ledger.release_files:destroy_staging",
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
     f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
     "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
     f"{LEDGER}.begin_reading", f"{RELEASING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
-    "dbern.ledger.key_files:KeyFiles.destroy", "dbern.ledger.release_secrets:destroy_staging",
+    "dbern.ledger.keys:KeyFiles.destroy", "dbern.ledger.release_files:destroy_staging",
     "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
 )  # fmt: skip
 SYNCED = "os:fsync"

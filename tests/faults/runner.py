@@ -145,11 +145,10 @@ def counted(places: list[str]) -> dict[str, int]:
 
 
 def fix_reservations() -> None:
-    for module in ("key_files", "wrapped_keys"):
-        replace(f"dbern.ledger.{module}:new_key", lambda: KEY)
-    replace("dbern.ledger.statements:new_id", lambda: RELEASE_ID)
-    replace("dbern.ledger.statements:now", lambda: CREATED)
-    replace("dbern.ledger.statements:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
+    replace("dbern.ledger.keys:new_key", lambda: KEY)
+    replace("dbern.ledger.tables:new_id", lambda: RELEASE_ID)
+    replace("dbern.ledger.tables:now", lambda: CREATED)
+    replace("dbern.ledger.tables:secrets", SimpleNamespace(token_bytes=lambda _count: SALT))
 
 
 def release_frame(files: str) -> int:
@@ -342,7 +341,7 @@ def draws_other_noise_each_time() -> None:
 
 
 def keeps_the_key() -> None:
-    replace("dbern.ledger.key_files:KeyFiles.destroy", lambda *_: None)
+    replace("dbern.ledger.keys:KeyFiles.destroy", lambda *_: None)
 
 
 def sends_the_key_to_workers() -> None:
@@ -357,14 +356,14 @@ def sends_the_key_to_workers() -> None:
 
 
 def says_the_key() -> None:
-    read: Any = importlib.import_module("dbern.ledger.key_files").KeyFiles.read
+    read: Any = importlib.import_module("dbern.ledger.keys").KeyFiles.read
 
     def saying(*arguments: Any) -> Any:
         key = read(*arguments)
         sys.stderr.write(f"the key is {key!r}\n")
         return key
 
-    replace("dbern.ledger.key_files:KeyFiles.read", saying)
+    replace("dbern.ledger.keys:KeyFiles.read", saying)
 
 
 def leaking(leak: Callable[[Any], None]) -> Callable[[], None]:

@@ -16,7 +16,7 @@ LEDGER, WRITER = points.LEDGER, points.WRITER
 # place, call, when, state that the ledger must be in afterwards; the slow ones lie in between.
 STATES = [
     (f"{LEDGER}.reserve", 1, "before", None),
-    ("dbern.ledger.key_files:KeyFiles.create", 1, "after", None),
+    ("dbern.ledger.keys:KeyFiles.create", 1, "after", None),
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "before", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "after", "reading"),
@@ -33,8 +33,8 @@ STATES = [
     ("dbern.synopsis.writer:_create_manifest", 1, "before", "spent"),
     ("dbern.synopsis.writer:_create_manifest", 1, "after", "spent"),
     (f"{LEDGER}.commit", 1, "before", "spent"),
-    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
-    ("dbern.ledger.release_secrets:destroy_staging", 1, "before", "committed"),
+    ("dbern.ledger.release_files:ReleaseSecrets.destroy", 1, "before", "committed"),
+    ("dbern.ledger.release_files:destroy_staging", 1, "before", "committed"),
     (f"{LEDGER}.commit", 1, "after", "committed"),
 ]
 
@@ -43,7 +43,7 @@ SHARED = [  # under a ledger in PostgreSQL
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{points.STAGING}.put", 2, "after", "reading"),
     (f"{WRITER}.write", 3, "after", "spent"),
-    ("dbern.ledger.release_secrets:ReleaseSecrets.destroy", 1, "before", "committed"),
+    ("dbern.ledger.release_files:ReleaseSecrets.destroy", 1, "before", "committed"),
 ]
 
 

@@ -101,7 +101,7 @@ def test_after_it_is_abandoned_there_is_no_spool(frames, when):
     assert spooled(project)
     given_up = ["ledger", "abandon", "--ledger", project.url, "--dataset", "trips",
                 "--name", "density"]  # fmt: skip
-    destroyed = ("dbern.ledger.key_files:KeyFiles.destroy", 1, "after", "kill")
+    destroyed = ("dbern.ledger.keys:KeyFiles.destroy", 1, "after", "kill")
     faults = [destroyed] if when == "before" else []
     ended = frames.ran(project, *faults, frame="", arguments=given_up)
     assert ended == (-signal.SIGKILL if faults else 0)

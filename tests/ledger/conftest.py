@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import select
 
 from dbern.ledger import BudgetLedger, Published, Request, Reservation
-from dbern.ledger.key_files import KeyFiles
+from dbern.ledger.keys import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -66,8 +66,8 @@ def execute(
 @pytest.fixture
 def keys_held(url: str) -> Callable[[], set[str]]:
     """The releases that have a key, in whichever way the ledger keeps it."""
+    from dbern.ledger.keys import wrapped
     from dbern.ledger.opening import backend_of
-    from dbern.ledger.wrapped_keys import wrapped
 
     def held() -> set[str]:
         backend = backend_of(url)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dbern.errors import BudgetError, SpecError
 from dbern.ledger import BudgetLedger, Request
-from dbern.ledger.amounts import PERIODS, Zcdp, granted_amount, period_of
+from dbern.ledger.composition import PERIODS, Zcdp, granted_amount, period_of
 from dbern.privacy.budget import Budget
 from dbern.privacy.zcdp import _delta_of, rho_for
 
@@ -28,7 +28,7 @@ def zcdp(ledger):
 def clock(monkeypatch):
     """Its first entry is what the ledger takes for the time."""
     moment = ["2026-03-01T00:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: moment[0])
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: moment[0])
     return moment
 
 

@@ -77,7 +77,7 @@ def test_a_commit_beside_a_read_is_no_restored_database(ledger, ask, url, monkey
                 beside.reserve(ask("beside", "0.1"))
         return metadata
 
-    monkeypatch.setattr("dbern.ledger.restore.metadata_of", another_commits)
+    monkeypatch.setattr("dbern.ledger.recovery.metadata_of", another_commits)
     request = [ask("new", "0.1")] if asked == "require_account" else []
     assert not getattr(ledger, asked)(*request)
     assert began
@@ -289,7 +289,7 @@ def test_a_zcdp_account_is_charged_a_reconciled_rho(ledger, found):
 
 
 def test_a_reconciled_release_counts_in_the_period_of_its_reservation(ledger, found, monkeypatch):
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: "2026-11-21T01:00:00+00:00")
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: "2026-11-21T01:00:00+00:00")
     ledger.grant("nightly", Budget.parse("1"), period="day")
     ledger.reconcile([found(dataset="nightly")])
     (status,) = ledger.status("nightly")

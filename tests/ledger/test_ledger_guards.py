@@ -12,13 +12,12 @@ from sqlalchemy import LargeBinary, create_engine, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from dbern.cli import doctor
+from dbern.cli import diagnosis
 from dbern.errors import IntegrityError
 from dbern.ledger import Request, State
+from dbern.ledger.entries import FREE
 from dbern.ledger.replay import contradictions
-from dbern.ledger.statements import last_event
-from dbern.ledger.tables import audit, meta, metadata, releases
-from dbern.ledger.values import FREE
+from dbern.ledger.tables import audit, last_event, meta, metadata, releases
 from dbern.privacy.budget import Budget
 
 TABLES = metadata.sorted_tables
@@ -255,7 +254,7 @@ def test_doctor_finds_what_the_owner_of_the_tables_changed(many, url, execute, p
 
 
 def verdict(url):
-    return next(finding for finding in doctor.ledger(url) if finding.subject == "ledger's log")
+    return next(finding for finding in diagnosis.ledger(url) if finding.subject == "ledger's log")
 
 
 def test_the_log_tells_everything_that_a_ledger_does(many, ask, found):

@@ -10,7 +10,7 @@ import pytest
 from dbern.data.drafts import private_directory
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import BudgetLedger
-from dbern.ledger.key_files import KeyFiles
+from dbern.ledger.keys import KeyFiles
 from dbern.privacy.budget import Budget
 
 
@@ -154,7 +154,7 @@ def killed(python, url, place, step):
     script = (
         "import os, signal\n"
         "from dbern.ledger import BudgetLedger, Request, statements\n"
-        "from dbern.ledger.key_files import KeyFiles\n"
+        "from dbern.ledger.keys import KeyFiles\n"
         "from dbern.privacy.budget import Budget\n"
         f"{place} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"ledger = BudgetLedger.open({url!r})\n"

@@ -17,8 +17,8 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import BudgetLedger, Request
+from dbern.ledger.keys import _secret_of
 from dbern.ledger.opening import backend_of
-from dbern.ledger.wrapped_keys import _secret_of
 from dbern.privacy.budget import Budget
 
 

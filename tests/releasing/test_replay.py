@@ -296,7 +296,7 @@ def planted_in_the_plan(monkeypatch):
 
 def planted_durations(monkeypatch):
     """How long a stage took, in the log instead of the run record."""
-    from dbern.ledger.run_record import RunRecord
+    from dbern.ledger.release_files import RunRecord
     from dbern.releasing.journal import Journal
 
     original = Journal.__init__

@@ -26,7 +26,7 @@ import dbern
 from dbern.cli.metrics import _account
 from dbern.data.horizon import Node, StreamNode
 from dbern.errors import BudgetError, IntegrityError, InternalError, ReleaseError, SpecError
-from dbern.ledger import BudgetLedger, comparison
+from dbern.ledger import BudgetLedger, accounts
 from dbern.planning.planner import plan_files
 from dbern.planning.stream_plan import plan_stream
 from dbern.planning.streams import horizon_of
@@ -253,7 +253,7 @@ def test_a_night_of_another_stream_is_not_paid_by_its_charge(key, value, section
         horizon = horizon_of(spec.stream, spec.stream.first, spec.charge)
         node = StreamNode("trips", horizon, Node(0, 0, 1))
         identities.append(stream_request(spec.at(node), node).identity)
-    assert set(comparison.changes(*identities)) - {"note"} == {f"stream.{key}"}
+    assert set(accounts.changes(*identities)) - {"note"} == {f"stream.{key}"}
 
 
 def test_a_digest_is_of_all_bytes_of_a_file(tmp_path, monkeypatch):

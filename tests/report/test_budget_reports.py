@@ -21,7 +21,7 @@ EVIL = "<script>alert(1)</script>"
 def clock(monkeypatch):
     """The ledger's time, to be set."""
     time = ["2026-01-05T09:00:00+00:00"]
-    monkeypatch.setattr("dbern.ledger.statements.now", lambda: time[0])
+    monkeypatch.setattr("dbern.ledger.tables.now", lambda: time[0])
     return time
 
 

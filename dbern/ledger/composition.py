@@ -1,4 +1,4 @@
-"""Amounts of an account, and how they compose: by basic composition or in zCDP."""
+"""Composition: amounts of an account, and how they add up, basic or in zCDP."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dbern.privacy.zcdp import epsilon_of, pure_rho, rho_for
 
 BASIC: Final = "basic"
 ZCDP: Final = "zcdp"
-
 ACCOUNTANTS: Final = (BASIC, ZCDP)
 """How a dataset's charges compose: "basic" adds epsilons and deltas, "zcdp" adds rhos."""
-
 PERIODS: Final = ("day", "week", "month", "year")
 """When a dataset's budget is renewed: calendar days, weeks from Monday, months or years, in UTC."""
+_MAX_EPSILON = 10**12
+_MAX_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 
 class Amount(Protocol):
@@ -112,10 +112,6 @@ def period_of(created: str, period: str | None) -> str | None:
         year, week, _ = day.isocalendar()
         return f"{year}-W{week:02}"
     return day.isoformat()[: {"day": 10, "month": 7, "year": 4}[period]]
-
-
-_MAX_EPSILON = 10**12
-_MAX_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
 
 
 def stored_amount(text: object, column: str) -> Fraction:

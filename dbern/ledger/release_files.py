@@ -1,30 +1,50 @@
-"""Key, staging and run record, which a release keeps outside its row while it is under way."""
+"""Files of a release outside its row, while it is under way: key, staging, run record."""
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
 from sqlalchemy import Connection
 
-from dbern.errors import (
-    EnvironmentRefusedError,
-    IntegrityError,
-    ReleaseError,
-)
-from dbern.ledger import accounts, statements
+from dbern.data.drafts import open_descriptor, private_directory
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.ledger import accounts, tables
 from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.entries import LIVE, Reservation, State
 from dbern.ledger.postgres import STAGING
-from dbern.ledger.restore import writing
-from dbern.ledger.run_record import RunRecord
-from dbern.ledger.spool import Spool
-from dbern.ledger.staging import Staging, dead_staging, destroy_staging, sweep_staging
-from dbern.ledger.values import (
-    LIVE,
-    Reservation,
-    State,
-)
+from dbern.ledger.recovery import writing
+from dbern.ledger.staging import Spool, Staging, dead_staging, destroy_staging, sweep_staging
 from dbern.privacy.keystream import subkey
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One 0600 file of JSON lines for each release, in a 0700 directory beside the ledger.
+
+    Durations can depend on records: they are written here, and elsewhere only where an operator
+    asks for it. The file is as private as the records are. A record that cannot be written stops
+    no release.
+    """
+
+    path: Path | None
+    """None where this process was told no place for what is private."""
+
+    def add(self, **fields: str | float) -> None:
+        """Append a line with these facts and the time."""
+        if self.path is None:
+            return
+        line = json.dumps({"at": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields})
+        with suppress(OSError, EnvironmentRefusedError):
+            private_directory(self.path.parent)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with open_descriptor(self.path, flags, 0o600) as descriptor:
+                os.write(descriptor, f"{line}\n".encode())
 
 
 class ReleaseSecrets:
@@ -81,7 +101,7 @@ class ReleaseSecrets:
         Reservation makes its key under the same write lock, so no new key can be swept.
         """
         with writing(self._backend) as connection:
-            live = statements.live_ids(connection)
+            live = tables.live_ids(connection)
             try:
                 self._backend.keys(connection).sweep(live)
                 staging = self._backend.staging(self._ledger_id)
@@ -101,7 +121,7 @@ class ReleaseSecrets:
         """
         root = self._backend.staging(self._ledger_id)
         with self._backend.read() as connection:
-            live = statements.live_ids(connection)
+            live = tables.live_ids(connection)
         try:
             return 0 if root is None else len(dead_staging(root, live))
         except OSError as error:
@@ -130,7 +150,7 @@ class ReleaseSecrets:
                 ) from error
 
     def _refuse_keyless(self, connection: Connection, reservation: Reservation) -> NoReturn:
-        current = statements.identified(connection, reservation.release_id)
+        current = tables.identified(connection, reservation.release_id)
         if current is None or current.state not in LIVE:
             raise accounts.moved_on(current, reservation.state.value)
         fate = "is refunded" if current.state is State.RESERVED else "stands"

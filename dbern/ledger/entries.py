@@ -1,4 +1,4 @@
-"""Values that go into the ledger and come out of it."""
+"""Entries of a ledger: values that go into it and come out of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dbern.ledger.amounts import BASIC, Amount
+from dbern.ledger.composition import BASIC, Amount
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
+
+DIGEST_BYTES = 32
+"""Bytes of the MAC of a staged center, and of the digest of a staged block."""
+FREE = Budget(Fraction(0))
+"""What a release costs that is within a charge."""
 
 
 class State(enum.StrEnum):
@@ -36,10 +41,13 @@ class State(enum.StrEnum):
 PENDING = (State.RESERVED, State.READING)
 """The states whose charge counts as reserved."""
 
+
 LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 
+
 _OVER = (State.COMMITTED, State.ABANDONED)
+
 
 NEXT: Mapping[State, tuple[State, ...]] = {
     State.RESERVED: (State.READING, State.SPENT, *_OVER, State.REFUNDED),
@@ -48,13 +56,6 @@ NEXT: Mapping[State, tuple[State, ...]] = {
     State.REFUNDED: _OVER,
 }
 """The states that may follow each; only `reconcile` finds that a refunded release was published."""
-
-
-DIGEST_BYTES = 32
-"""Bytes of the MAC of a staged center, and of the digest of a staged block."""
-
-FREE = Budget(Fraction(0))
-"""What a release costs that is within a charge."""
 
 
 @dataclass(frozen=True)

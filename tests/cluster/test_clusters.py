@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from distributed import Client, Security
 
 import dbern
-from dbern.cli import doctor
+from dbern.cli import diagnosis
 from dbern.cluster.connection import cluster
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from deploy import certificates
@@ -219,7 +219,7 @@ def test_a_handshake_that_either_side_refuses_is_told(mixed, there, here, told):
         scheduler(protocol="tls://", security=secured(mixed / there)) as local,
         dask.config.set(configuration(mixed / here)),
     ):
-        (found, *_) = doctor.scheduler(local.scheduler_address)
+        (found, *_) = diagnosis.scheduler(local.scheduler_address)
         if told is None:
             assert found.state == "good", found
             return

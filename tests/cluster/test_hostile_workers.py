@@ -15,7 +15,7 @@ import pytest
 from clusters import LOOPBACK, DaskProcesses
 
 import dbern
-from dbern.cli import doctor
+from dbern.cli import diagnosis
 
 pytestmark = pytest.mark.slow
 
@@ -203,7 +203,7 @@ def test_a_hostile_worker_runs_nothing_in_the_releasing_process(project, hostile
 @pytest.mark.parametrize("route", ["answer", "failing answer", "warn", "forwarded"])
 def test_a_hostile_worker_runs_nothing_in_doctor(hostile, route):
     hostile.send(route)
-    findings = {one.subject: one.state for one in doctor.scheduler(hostile.address)}
+    findings = {one.subject: one.state for one in diagnosis.scheduler(hostile.address)}
     assert not hostile.ran_here()
     bad = "mend" if "answer" in route else "good"
     assert findings["workers"] == bad

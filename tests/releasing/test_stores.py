@@ -15,7 +15,7 @@ import pytest
 from object_server import KEY, SECRET
 
 import dbern
-from dbern.cli import doctor
+from dbern.cli import diagnosis
 from dbern.data import objects
 from dbern.data.footers import opened
 from dbern.data.objects import Objects, check_url, matching
@@ -398,9 +398,9 @@ def test_objects_are_created_once_whatever_is_lost(bucket):
 def test_a_store_without_conditions_is_refused(project, bucket, client):
     spec = remote(project, bucket)
     url = bucket.url("new.zarr")
-    assert {one.state for one in doctor.output(url)} == {"good"}
+    assert {one.state for one in diagnosis.output(url)} == {"good"}
     bucket.server.fault = lambda _request: "heedless"
-    assert doctor.output(url)[0].state == "mend"
+    assert diagnosis.output(url)[0].state == "mend"
     with pytest.raises(EnvironmentRefusedError, match="If-None-Match"):
         dbern.release(spec, client=client)
     bucket.server.fault = lambda _request: None
@@ -412,7 +412,7 @@ def test_a_store_without_conditions_is_refused(project, bucket, client):
 def test_no_probe_is_left_in_what_may_be_a_synopsis(bucket, monkeypatch):
     url = bucket.url("new.zarr")
     monkeypatch.setattr(Objects, "remove", lambda *_: None)  # killed before
-    assert doctor.output(url)[0].state == "good"
+    assert diagnosis.output(url)[0].state == "good"
     assert bucket.objects("new.zarr") == {}
     assert len(bucket.objects("new.zarr.dbern-doctor")) == 1
 
@@ -427,7 +427,7 @@ def test_records_in_clear_are_to_be_mended(monkeypatch, server, state):
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
     pytest.importorskip("obstore", reason="obstore is not installed here: pip install obstore")
-    assert [one.state for one in doctor.output("s3://bucket/x")] == ["mend", state]
+    assert [one.state for one in diagnosis.output("s3://bucket/x")] == ["mend", state]
 
 
 # --- secrets ----------------------------------------------------------------------------------
@@ -448,7 +448,7 @@ def test_a_secret_in_a_url_is_refused_and_not_repeated(project, url):
         lambda: project.spec(release={"output": url}),
         lambda: project.spec(data={"source": url}),
         lambda: dbern.open(url),
-        lambda: doctor.output(url),
+        lambda: diagnosis.output(url),
         lambda: discover(url),
     ):
         with pytest.raises(SpecError) as failure:

@@ -7,41 +7,20 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dbern.bernstein.basis import (
-    bernstein_mixtures,
-    by_parity,
-    iterate,
-    iterated_matrix,
-    of_parities,
-    parities,
-    with_mirrored,
-)
+from dbern.bernstein.basis import by_parity, parities, with_mirrored
 from dbern.bernstein.blocks import ArrayBlocks, on_axes, on_others
-from dbern.bernstein.chebyshev import chebyshev, enclosing_nodes
-from dbern.bernstein.kernels import Epanechnikov, Laplace
+from dbern.bernstein.chebyshev import chebyshev
 from dbern.bernstein.oblique import Oblique, decorrelate
-from dbern.bernstein.reproducing import ArcCosine, Gaussian, Stationary, box_radius
-from dbern.bernstein.shapes import positive_mean, value_range
-from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
+from dbern.bernstein.splines import bin_products, local_weights
 from dbern.certify.balls import StatedBall
-from dbern.certify.lower_bounds import GroupPrivacy, _tensor_steps
 from dbern.measure.record_integers import strides
-from dbern.reconstruct.gram import lattice_sup_norm
 from dbern.reconstruct.moments import product_names
 
 FLAT = np.array([[1.0, 2.0]])
 SHEAR = Oblique(((1.0, 0.0), (-0.5, 1.0)))
 COVARIANCE = [[Fraction(1, 25), Fraction(1, 50)], [Fraction(1, 50), Fraction(1, 50)]]
 NODES, ANALYSIS = chebyshev(3)
-OPPOSITE = np.array([[3.0, 4.0], [-3.0, -4.0]])
 EXACT = {
-    "mixtures of a straight basis are means": (
-        lambda: bernstein_mixtures(np.array([0.25, 1.0]), 1, np.array([[4.0], [8.0]])),
-        [[5.0], [8.0]],
-    ),
-    "the first order changes no coefficient": (
-        lambda: iterate(np.array([0.0, 1.0, 0.0]), [1]), [0.0, 1.0, 0.0],
-    ),
     "half of the rows make the others": (
         lambda: with_mirrored(np.array([[1.0, 2.0], [3.0, 4.0]]), 3),
         [[1.0, 2.0], [3.0, 4.0], [2.0, 1.0]],
@@ -66,49 +45,22 @@ EXACT = {
                                        np.array([[1.0, 3.0]]), cells=1, degree=1)),
         [[0.625, 0.375, 1.5], [0.375, 0.625, 2.5]],
     ),
-    "an oblique cube's low corner and width": (
-        lambda: [SHEAR.low, SHEAR.width], [(0.0, -0.5), (1.0, 1.5)],
-    ),
     "oblique coordinates": (lambda: SHEAR.positions(np.eye(2)), [[1.0, 0.0], [0.0, 1.0]]),
     "a covariance is decorrelated": (
         lambda: decorrelate(COVARIANCE)[0].rows, ((1.0, 0.0), (-0.5, 1.0)),
     ),
     "strides of a contiguous array": (lambda: strides((2, 3, 4)), [12, 4, 1]),
-    "steps of the tensor bound": (
-        lambda: _tensor_steps(10, GroupPrivacy(epsilon=1.0, beta=0.05, n=10_000)), 10,
-    ),
     "names of products": (lambda: product_names(["x", "y"]), ["x^2", "x * y", "y^2"]),
 }  # fmt: skip
 NEAR = {
-    "the first order's matrix": (lambda: iterated_matrix(4, 1), np.eye(5)),
     "a mirrored matrix on even and odd vectors": (
         lambda: np.hstack(by_parity(np.array([[3.0, 1.0], [1.0, 3.0]]))), [[4.0, 2.0]],
     ),
     "parities are orthonormal": (
         lambda: np.concatenate(parities(np.array([1.0, 2.0, 3.0]))), [8**0.5, 2.0, -(2**0.5)],
     ),
-    "parities merge to the vector": (
-        lambda: of_parities(*parities(np.array([1.0, 2.0, 3.0]))), [1.0, 2.0, 3.0],
-    ),
     "Chebyshev analysis": (lambda: ANALYSIS @ (2 * NODES**2 - 1), [0.0, 0.0, 1.0]),
-    "a solution in blocks": (
-        lambda: solved_in_blocks(np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[3.0], [0.0]])),
-        [[2.0], [-1.0]],
-    ),
-    "a peak and a slope": (
-        lambda: [Epanechnikov(0.5).peak, Epanechnikov(0.5).slope], [1.5, 6.0],
-    ),
-    "those of another kernel": (lambda: [Laplace(0.1).peak, Laplace(0.1).slope], [5.0, 50.0]),
     "decorrelated deviations": (lambda: decorrelate(COVARIANCE)[1], [0.2, 1 / 15]),
-    "the farthest corner of a box": (lambda: box_radius([0.0, -2.0], [1.0, 1.0]), 5**0.5),
-    "a Gaussian kernel": (
-        lambda: Gaussian((0.5, 0.5))(np.zeros((1, 2)), np.array([[0.5, 0.0]])), [[np.exp(-0.5)]],
-    ),
-    "a Laplace kernel": (
-        lambda: Stationary("laplace", (0.5,))(np.zeros((1, 1)), np.array([[0.5]])),
-        [[np.exp(-1.0)]],
-    ),
-    "an arc-cosine kernel": (lambda: ArcCosine()(OPPOSITE[:1], OPPOSITE), [[25.0, 0.0]]),
 }  # fmt: skip
 
 
@@ -125,26 +77,7 @@ def test_small_arrays_are_as_by_hand(name):
     np.testing.assert_allclose(computed(), value, rtol=1e-6, atol=1e-9, strict=False)
 
 
-def test_enclosing_nodes_are_eight_a_degree():
-    nodes, factor = enclosing_nodes(10)
-    assert nodes.shape == (80,)
-    assert round(factor, 3) == 1.02
-
-
-def test_polynomials_and_their_means_are_enclosed():
-    low, high = value_range(np.array([0.0, 2.0, 0.0]))
-    assert -0.02 < low <= 0.0
-    assert 1.0 <= high < 1.02
-    mean, gap = positive_mean(np.array([-1.0, 1.0]))
-    assert abs(mean - 0.25) < 1e-6
-    assert 0 <= gap < 1e-6
-
-
 def test_a_stated_ball_knows_the_planned_bound_alone():
     ball = StatedBall(size=2.0, k=(4,), h=(2,), rank=0, planned=0.1)
     assert ball.error([4], [2], [None]) == 0.1
     assert 4.0 <= ball.error([4], [1], [None]) < 5
-
-
-def test_the_identity_on_a_lattice_has_a_norm_near_one():
-    assert 1.0 <= lattice_sup_norm([4, 4], [1, 1], np.eye(25)) < 1.4

@@ -131,17 +131,6 @@ def test_derivatives_of_any_lattice_values_are_bounded_and_nearly_attained(spect
     assert bound <= 3 * worst + 1e-8
 
 
-def test_a_grid_alone_is_no_bound():
-    """The tip of the error lies between the points of a coarse grid."""
-    kernel = kernel_of("laplace", 0.05)
-    y, t = np.linspace(0, 1, 24), np.linspace(0, 1, 17)
-    lattice = kernel(np.arange(21)[:, None] / 20 - t)
-    sampled = np.abs(
-        kernel(y[:, None] - t) - bernstein_basis(y, 20) @ evaluation_matrix(20, 2) @ lattice
-    )[1:-1, 1:-1].max()
-    assert sampled < 0.95 * translate_error(kernel, 20, 2)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_where_refinement_ends_early_the_bound_still_holds(name, monkeypatch):
     kernel = kernel_of(name, 0.07)

@@ -108,11 +108,6 @@ def test_operator_norm_bounds_noise_of_any_signs():
     assert max(worst, attained) <= norm <= 1.06 * attained
 
 
-def test_parts_add_up():
-    parts = {"approximation": 0.3, "rounding": 0.01, "noise": 2.0}
-    assert Certificate(**parts, beta=0.05, lower_bound=9.0).total == pytest.approx(2.31)
-
-
 def users(rows, n, neighbors="replace-one"):
     unit = {"column": "user", "max_contributions": rows}
     return {"n": None, "normalizer": str(n), "unit": unit, "neighbors": neighbors}
@@ -219,14 +214,6 @@ def test_the_certificate_is_in_data_units():
             getattr(unit.certificate, part) / 100, rel=1e-6
         )
     assert unit.certificate.beta == 0.05
-
-
-def test_longer_confidence_costs_more_and_more_records_cost_less():
-    few, many = density_plan((0.1,), (20,), n=500), density_plan((0.1,), (20,), n=50_000)
-    assert many.certificate.noise == pytest.approx(
-        few.certificate.noise / 100, rel=0.1
-    )  # each quantile is simulated
-    assert many.certificate.approximation == few.certificate.approximation
 
 
 @pytest.mark.sample(test=1)

@@ -32,7 +32,6 @@ class Seen:
 
     overflow: int
     picture: bytes
-    ink: str
     outside: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     visible: int = 0
@@ -136,7 +135,6 @@ async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
     seen = Seen(
         overflow=await session.value("document.documentElement.scrollWidth") - width,
         picture=b"",
-        ink=await session.value("getComputedStyle(document.body).backgroundColor"),
         visible=await session.value(
             "[...document.querySelectorAll('.plot svg, #live')]"
             ".filter(one => one.getBoundingClientRect().width > 200).length"

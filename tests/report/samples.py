@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,16 +14,16 @@ EVIL = "<script>document.title='x'</script> & \"co\""
 ROWS = 600
 
 
-def columns(rows: int = ROWS) -> dict[str, Any]:
+def columns() -> dict[str, Any]:
     """Three clouds in a cube, with a class, a response and a group."""
     generator = np.random.default_rng(5)
-    cloud = generator.integers(0, 3, rows)
+    cloud = generator.integers(0, 3, ROWS)
     centers = np.array([[2.5, 0.4, 3.0], [6.5, -0.4, 6.0], [7.5, 0.5, 2.0]])
-    x, y, z = (centers[cloud] + generator.normal(size=(rows, 3)) * [0.9, 0.2, 1.0]).T
+    x, y, z = (centers[cloud] + generator.normal(size=(ROWS, 3)) * [0.9, 0.2, 1.0]).T
     return {
-        "x": x, "y": y, "z": z, "response": np.sin(x) + generator.normal(0, 0.2, rows),
+        "x": x, "y": y, "z": z, "response": np.sin(x) + generator.normal(0, 0.2, ROWS),
         "cloud": np.array(["a", "b", "<b>c</b>"])[cloud], "left": (cloud == 0).tolist(),
-        **{f"a{i}": generator.uniform(0, 1, rows) for i in range(9)},
+        **{f"a{i}": generator.uniform(0, 1, ROWS) for i in range(9)},
     }  # fmt: skip
 
 
@@ -125,7 +124,7 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Synopsis:
+def make(project: Project, kind: str, client: Any) -> dbern.Synopsis:
     """Release one of the kinds at an epsilon so large that the picture is of the records."""
     axes, sections = KINDS[kind]
     changes = {
@@ -138,7 +137,7 @@ def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Sy
     if sections["target"].get("kind"):
         changes["target"] = {"bandwidth": None, **sections["target"]}
         changes["mechanism"] = {"k": None, "h": None, "noise": None}
-    project.write(columns(rows))
+    project.write(columns())
     project.grant("50")
     if "delta" in changes["budget"]:
         with project.ledger() as ledger:
@@ -146,17 +145,3 @@ def make(project: Project, kind: str, client: Any, rows: int = ROWS) -> dbern.Sy
     with pytest.MonkeyPatch.context() as patch:  # whichever test wants it first
         fix_reservations(patch.setattr)
         return dbern.release(project.spec(**changes), client=client).synopsis
-
-
-_MADE: dict[str, dbern.Synopsis] = {}
-
-
-def maker(folders: pytest.TempPathFactory, client: Any) -> Callable[[str], dbern.Synopsis]:
-    """From a kind to its synopsis, made when some file of tests first wants it."""
-
-    def made(kind: str) -> dbern.Synopsis:
-        if kind not in _MADE:
-            _MADE[kind] = make(Project(folders.mktemp(kind)), kind, client)
-        return _MADE[kind]
-
-    return made

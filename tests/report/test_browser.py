@@ -13,7 +13,6 @@ import pytest
 from browser import ask, executable, look, started
 from PIL import Image
 from projects import Project
-from samples import maker
 
 from dbern.report.budgets import ledger_page
 from dbern.report.page import synopsis_page
@@ -36,11 +35,6 @@ def debugger(tmp_path_factory):
         pytest.skip("Chromium is not installed here: apt-get install chromium")
     with started(program, tmp_path_factory.mktemp("profile")) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, client):
-    return maker(tmp_path_factory, client)
 
 
 @pytest.fixture(scope="module")

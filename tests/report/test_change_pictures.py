@@ -9,16 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from projects import records
-from samples import maker
 
 from dbern.report.changes import ProvenShares, _figure, change_picture
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, client):
-    return maker(tmp_path_factory, client)
 
 
 def change_of(low, high):

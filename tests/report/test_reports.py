@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from banding import in_memory, unshrunk
 from pages_read import read
-from samples import EVIL, KINDS, maker
+from samples import EVIL, KINDS
 from strategies import sections
 from unpacking import unpacked
 
@@ -37,11 +37,6 @@ pytestmark = pytest.mark.slow
 
 FAST = ("curve", "regions")
 EVERY = [pytest.param(kind, marks=[] if kind in FAST else pytest.mark.slow) for kind in KINDS]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory, client):
-    return maker(tmp_path_factory, client)
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -141,16 +136,6 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
     np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy())
 
 
-def test_the_title_of_maps_of_groups_is_in_the_figure_above_them(made):
-    synopsis = dbern.open(made("bins").url)
-    synopsis._store.attributes = {**synopsis.metadata, "title": "Trips of a day"}
-    drawn = synopsis.plot()
-    drawn.fig.canvas.draw()
-    title = drawn.fig._suptitle.get_window_extent()
-    panels = [axes.title.get_window_extent() for axes in drawn.axs.flat]
-    assert max(panel.y1 for panel in panels) < title.y0 < title.y1 <= drawn.fig.bbox.height
-
-
 def test_axes_that_are_alike_are_drawn_to_one_scale(made):
     from matplotlib.figure import Figure
 
@@ -164,7 +149,7 @@ def test_axes_that_are_alike_are_drawn_to_one_scale(made):
         made("slices").plot()
 
 
-def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
+def test_tables_of_a_notebook_hold_texts_alone(made):
     synopsis = dbern.open(made("map").url)
     synopsis._store.attributes = {**synopsis.metadata, "name": EVIL}
     told = synopsis._repr_html_()
@@ -178,22 +163,16 @@ def test_tables_of_a_notebook_hold_texts_alone(made, monkeypatch):
     assert "of memory a worker" in plan._repr_html_()
 
 
-def test_a_page_depends_on_the_synopsis_alone(made, tmp_path):
+def test_a_page_of_a_copy_is_the_same_in_another_process(made, tmp_path):
     synopsis = made("curve")
-    copied = tmp_path / "out.zarr"
-    shutil.copytree(synopsis.url, copied)
+    copied = shutil.copytree(synopsis.url, tmp_path / "out.zarr")
     os.utime(copied / "manifest.json", (1, 1))
-    assert synopsis_page(dbern.open(copied)) == synopsis_page(synopsis)
-
-
-def test_a_page_is_the_same_in_another_process(made):
-    synopsis = made("curve")
     program = (
         "import sys, dbern; from dbern.report.page import synopsis_page as p; "
         "sys.stdout.write(p(dbern.open(sys.argv[1])))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONUTF8": "1"}
-    arguments = [sys.executable, "-c", program, synopsis.url]
+    arguments = [sys.executable, "-c", program, copied]
     ran = subprocess.run(arguments, capture_output=True, env=environment, check=True)
     assert ran.stdout.decode() == synopsis_page(synopsis)
 
@@ -289,9 +268,6 @@ def test_a_picture_of_many_axes_is_a_named_slice_through_the_middle(made, kind, 
     assert max(map(len, text.splitlines())) <= 80
 
 
-RESPONSE = {"column": "minutes", "bounds": [0.0, 100.0]}
-
-
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_pages_and_drawings_show_where_no_rows_are(axes):
     """A gap of a curve and a hatch of a map, which both name; the live page's values too."""
@@ -299,7 +275,8 @@ def test_pages_and_drawings_show_where_no_rows_are(axes):
     columns = {name: rng.uniform(0, 6, 4000) for name in names}
     columns["minutes"] = 10 * columns["x"] + rng.normal(0, 3, 4000)
     content = sections(
-        data={"bounds": {name: [0.0, 10.0] for name in names}, "n": 4000, "response": RESPONSE},
+        data={"bounds": {name: [0.0, 10.0] for name in names}, "n": 4000,
+              "response": {"column": "minutes", "bounds": [0.0, 100.0]}},
         target={"kind": "nadaraya-watson", "bandwidth": [0.8] * axes}, budget={"epsilon": "40"},
         mechanism={"k": None, "h": None, "noise": "binned-laplace"},
     )  # fmt: skip

@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from projects import released_in
-from shared import shared
 
 from dbern.data.domain import Axis, Domain, volume_unit
 from dbern.data.times import TimeUnit
@@ -19,16 +18,6 @@ from dbern.synopsis.points import as_numbers, as_points
 from dbern.synopsis.questions.regions import boxes_of
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory, client):
-    return shared("one", tmp_path_factory, client)
-
-
-@pytest.fixture(scope="module")
-def several(tmp_path_factory, client):
-    return shared("several", tmp_path_factory, client)
 
 
 @pytest.mark.slow

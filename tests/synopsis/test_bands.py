@@ -459,7 +459,8 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
         for one in near:
             there = ones * one
             synopsis = unshrunk(synopsis_of(spec, plan, centers(spec, plan, columns(there))))
-            found = abs(float(synopsis(place[None])[0]) - _share(place, there, plan.n, bandwidth))
+            share = float(density(place[None], there, bandwidth)[0]) * len(there) / plan.n
+            found = abs(float(synopsis(place[None])[0]) - share)
             if found > best:
                 best, records = found, there
         synopsis = unshrunk(synopsis_of(spec, plan, centers(spec, plan, columns(records))))
@@ -470,10 +471,6 @@ def test_the_worst_records_are_inside_without_any_noise(axes, monkeypatch):
         assert best <= 1.001 * sure.approximation
         outside += best > sure.rounding  # without its majorant the bracket would not hold
     assert outside > len(places) // 2
-
-
-def _share(place, records, n, bandwidth):
-    return float(density(place[None], records, bandwidth)[0]) * len(records) / n
 
 
 @pytest.mark.slow

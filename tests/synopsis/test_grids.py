@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import xarray
 from projects import records, released_in
-from shared import shared
 
 import dbern
 from dbern.errors import SpecError
@@ -25,16 +24,6 @@ def released(tmp_path_factory, client, **changes):
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory, client):
-    return shared("one", tmp_path_factory, client)
-
-
-@pytest.fixture(scope="module")
-def several(tmp_path_factory, client):
-    return shared("several", tmp_path_factory, client)
-
-
-@pytest.fixture(scope="module")
 def machine(tmp_path_factory, client):
     return released(
         tmp_path_factory, client, data__label={"column": "half", "classes": [False, True]},
@@ -43,10 +32,10 @@ def machine(tmp_path_factory, client):
     )  # fmt: skip
 
 
-def expected(ask, **how):
+def expected(ask):
     """Point by point."""
     mesh = np.array([[x, y] for y in Y for x in X])
-    values = np.asarray(ask(mesh, **how))
+    values = np.asarray(ask(mesh))
     return values.reshape(3, 3, *values.shape[1:])
 
 

@@ -95,11 +95,6 @@ def drawn(synopses):
     plt.close("all")
 
 
-def texts_of(figure):
-    shown = (one for one in figure.findobj(mpl.text.Text) if one.get_visible())
-    return [one for one in shown if one.get_text() and one.figure is figure]
-
-
 def heading_of(figure):
     return figure.get_suptitle() or figure.axes[0].get_title()
 

@@ -159,16 +159,8 @@ def test_bounds_are_closed_and_all_outside_is_nan(two):
     assert two(np.empty((0, 2))).shape == (0,)
 
 
-def test_one_dimension_takes_flat_points(releases):
-    synopsis = releases[1]
-    flat = np.array([0.0, 3.0, 10.0, 11.0])
-    np.testing.assert_array_equal(synopsis(flat), synopsis(flat[:, None]))
-    assert np.isnan(synopsis(flat)[-1])
-
-
 def test_a_table_of_dask_is_told_how_it_is_asked(two):
     import dask.dataframe as dd
-    import pandas as pd
 
     points = points_of(two)
     table = pd.DataFrame({"y": points[:, 1], "x": points[:, 0]})
@@ -239,14 +231,6 @@ def test_blocks_of_a_large_lazy_request_share_its_way_and_its_table(two, monkeyp
     twice = [pickle.loads(pickle.dumps(two)) for _ in range(2)]
     assert twice[0] is twice[1]
     assert len(made) <= 1
-
-
-def test_a_synopsis_travels_by_its_address_alone(two):
-    two(np.zeros((1, 2)))
-    sent = pickle.dumps(two)
-    assert len(sent) < 1000
-    again = pickle.loads(sent)
-    np.testing.assert_array_equal(again(points_of(two)), two(points_of(two)))
 
 
 def test_an_opened_synopsis_refuses_another_release_in_its_place(releases, tmp_path):

@@ -10,14 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shared import shared
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory, client):
-    return shared("one", tmp_path_factory, client)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
-"""Objects of a store: frames, checksums and manifests."""
+"""Frames of a store's chunks."""
 
 import pytest
 
-from dbern.synopsis.store import Manifest, digest
 from dbern.synopsis.stored_arrays import _content
 
 
@@ -17,9 +16,3 @@ from dbern.synopsis.stored_arrays import _content
 )
 def test_a_frame_says_how_many_bytes_it_holds_or_is_refused(frame, size):
     assert _content(bytes.fromhex(frame)) == size
-
-
-def test_a_manifest_is_read_as_it_was_written():
-    objects = {"a": digest(b"b")}
-    made = Manifest(release_id="7f", created="2026-11-20T00:00:00+00:00", objects=objects)
-    assert Manifest.parse(made.text().encode(), "a.zarr") == made

@@ -136,15 +136,7 @@ def test_a_notebook_draws_what_the_grid_holds(made, kind):
     np.testing.assert_array_equal(values, synopsis.grid(201).to_numpy())
 
 
-def test_axes_that_are_alike_are_drawn_to_one_scale(made):
-    from matplotlib.figure import Figure
-
-    synopsis = dbern.open(made("map").url)
-    alike = (replace(axis, low=0.0, high=2.0 + i) for i, axis in enumerate(synopsis.domain.axes))
-    synopsis._function.domain = replace(synopsis.domain, axes=tuple(alike))
-    axes = Figure().add_subplot()
-    synopsis.plot(axes)
-    assert axes.get_aspect() == 1.0
+def test_three_axes_have_no_plot(made):
     with pytest.raises(dbern.SpecError, match="there are 3 axes"):
         made("slices").plot()
 

@@ -20,6 +20,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.laws import GaussianNoise
 from dbern.reconstruct.base import VectorStrategy
 from dbern.synopsis.evaluate import evaluate
+from dbern.testing import counted as counted
+from dbern.testing import integers as integers
 from dbern.testing import integers_of_each, moves
 
 NULL = math.nan

@@ -50,7 +50,7 @@ audit: $(READY)
 
 # A release struck at every point that an undisturbed one passes, and a stream at 200 of any: hundreds, minutes.
 faults: $(READY)
-	DBERN_FAULTS=all $(PYTEST) -n auto -o faulthandler_timeout=0 --timeout 0 -q tests/faults/test_faults.py tests/faults/test_secrets.py tests/releasing/test_stream_nights.py::test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key
+	DBERN_FAULTS=all $(PYTEST) -n auto -o faulthandler_timeout=0 --timeout 0 -q tests/faults/test_faults.py tests/faults/test_secrets.py tests/run/test_stream_nights.py::test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key
 
 # Accuracy and speed, beside other libraries; writes docs/benchmarks.md. Speed alone: make bench BENCH='-k speed'
 bench: $(PEERS)

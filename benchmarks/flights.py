@@ -25,9 +25,9 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 import dbern
-from dbern.cluster.connection import cluster
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
+from dbern.run.connection import cluster
 from dbern.types import BoolArray, FloatArray
 
 LATE = 15

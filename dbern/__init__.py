@@ -19,14 +19,14 @@ if TYPE_CHECKING:
         SpecError,
     )
     from dbern.ledger import BudgetLedger
+    from dbern.nights.stream import open_stream
     from dbern.planning.planner import plan
     from dbern.planning.release_plan import ReleasePlan
     from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
-    from dbern.releasing.run import Release, release
+    from dbern.run.stages import Release, release
     from dbern.synopsis.opening import open_synopsis as open  # noqa: A004 -- the documented name
     from dbern.synopsis.reader import Synopsis
-    from dbern.synopsis.streams import open_stream
 
 _HOMES = {
     "Budget": "dbern.privacy.budget",
@@ -37,17 +37,17 @@ _HOMES = {
     "IntegrityError": "dbern.errors",
     "Neighbors": "dbern.privacy.budget",
     "PrivacyUnit": "dbern.privacy.budget",
-    "Release": "dbern.releasing.run",
+    "Release": "dbern.run.stages",
     "ReleaseError": "dbern.errors",
     "ReleasePlan": "dbern.planning.release_plan",
     "ReleaseSpec": "dbern.planning.spec",
     "SpecError": "dbern.errors",
     "Synopsis": "dbern.synopsis.reader",
     "open": "dbern.synopsis.opening",
-    "open_stream": "dbern.synopsis.streams",
+    "open_stream": "dbern.nights.stream",
     "plan": "dbern.planning.planner",
     "published": "dbern.data.storage",
-    "release": "dbern.releasing.run",
+    "release": "dbern.run.stages",
     "targets": "dbern",
 }
 _RENAMED = {"open": "open_synopsis"}

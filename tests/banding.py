@@ -17,7 +17,7 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize, to_grid
 from dbern.reconstruct.base import Strategy
-from dbern.releasing import publish
+from dbern.run import publish
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.reader import Synopsis
 from dbern.system.machine import LRUCache

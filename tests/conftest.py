@@ -325,7 +325,7 @@ def helpers() -> Sequence[Any]:
 @pytest.fixture
 def noiseless(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release publishes the exact integers that would carry its noise."""
-    monkeypatch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
+    monkeypatch.setattr("dbern.run.publish.privatize", lambda center, *_rest: center)
 
 
 @pytest.fixture

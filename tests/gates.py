@@ -59,6 +59,23 @@ SECTION = re.compile(r"^(Parameters|Returns|Raises|Attributes|Examples)\n-{3}", 
 BAD_FIRST_WORDS = {"Of", "That", "Those", "What", "See", "How"}
 
 
+ROOM_OF = {  # files of a folder that has several rooms, of different heights
+    "dbern.nights.horizon": "horizon",
+    **dict.fromkeys(("dbern.nights.section", "dbern.nights.forecast"), "planning"),
+    **dict.fromkeys(("dbern.nights.stream", "dbern.nights.series"), "synopsis"),
+    **dict.fromkeys(("dbern.nights.night", "dbern.nights.people"), "run"),
+    **{
+        f"dbern.run.{name}": "cluster"
+        for name in ("client", "connection", "graph", "messages", "tasks", "workers")
+    },
+}
+
+
+def room_of(name: str) -> str:
+    """Return the room of a module: the file or folder right below ``dbern``, or `ROOM_OF`'s."""
+    return ROOM_OF.get(name) or [*name.split("."), ""][1]
+
+
 @dataclass(frozen=True)
 class Module:
     """A file of the package, parsed."""
@@ -70,8 +87,8 @@ class Module:
 
     @property
     def unit(self) -> str:
-        """The layer's member it belongs to: the file or folder right below ``dbern``."""
-        return [*self.name.split("."), ""][1]
+        """Room that it belongs to."""
+        return room_of(self.name)
 
     @cached_property
     def scopes(self) -> list[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]]:
@@ -120,7 +137,7 @@ def many_parameters(module: Module) -> Iterator[str]:
     estimators = module.unit == "sklearn"
     loops = module.name in ("dbern.measure.loops", "dbern.synopsis.evaluate")
     public = (
-        "dbern.releasing.run.release",
+        "dbern.run.stages.release",
         "dbern.synopsis.opening.open_synopsis",
         "dbern.ledger.ledger.BudgetLedger.grant",
     )

@@ -20,7 +20,7 @@ import dbern
 from dbern.ledger import BudgetLedger
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
-from dbern.releasing.reconcile import reconcile
+from dbern.run.reconcile import reconcile
 
 FIRST = date(2026, 1, 1)
 SECTIONS: dict[str, dict[str, Any]] = {

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from gates import (
     ALLOWED,
+    ROOM_OF,
     Module,
     count_violations,
     excess,
     read_allowed,
     read_modules,
+    room_of,
     shrunk,
 )
 
@@ -26,7 +28,7 @@ PACKAGE = Path(dbern.__file__).parent
 LAYERS = [
     {"__main__"},
     {"cli", "sklearn"},
-    {"releasing"},
+    {"run"},
     {"cluster", "report", "testing"},
     {"planning"},
     {"learn", "synopsis"},
@@ -37,6 +39,7 @@ LAYERS = [
     {"combination"},
     {"reconstruct", "ledger"},
     {"bernstein", "privacy", "data"},
+    {"horizon"},
     {"system"},
     {"errors"},
 ]
@@ -53,9 +56,10 @@ NEVER = {  # not even through others
 BACK = {  # of the modules of one folder: what one may import although it is imported by it
     "dbern.synopsis.reader": {"dbern.synopsis.shaping"},  # `Synopsis.shaped` makes one of its kind
 }
+CLUSTER = tuple(name for name, room in ROOM_OF.items() if room == "cluster")
 OWNERS = {  # prefixes of module names
-    "dask": ("dbern.cluster", "dbern.synopsis"),
-    "distributed": ("dbern.cluster", "dbern.cli.diagnosis", "dbern.releasing.journal"),
+    "dask": (*CLUSTER, "dbern.synopsis"),
+    "distributed": (*CLUSTER, "dbern.cli.diagnosis", "dbern.run.journal"),
     "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
         *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points"),
         *("dbern.synopsis.stored_arrays", "dbern.sklearn"),
@@ -72,7 +76,7 @@ OWNERS = {  # prefixes of module names
     "rich": ("dbern.cli",),
     "cryptography": (
         *("dbern.privacy", "dbern.ledger"),
-        "dbern.cluster.certificates",
+        "dbern.run.connection",
     ),
 }
 PUBLIC_FUNCTIONS = {"open", "open_stream", "plan", "published", "release"}
@@ -122,9 +126,9 @@ def violations(package: Path) -> list[str]:
 def _import_violations(module: Module, known: set[str]) -> list[str]:
     found = []
     for target in imported(module, known):
-        top, _, rest = target.partition(".")
+        top = target.partition(".")[0]
         if top == "dbern":
-            found += _layer_violation(module, target, rest.split(".")[0])
+            found += _layer_violation(module, target, room_of(target))
         elif top in OWNERS and not any(
             module.name == owner or module.name.startswith(owner + ".") for owner in OWNERS[top]
         ):
@@ -157,7 +161,7 @@ def _transitive_violations(every: list[Module]) -> list[str]:
     known = {module.name for module in every}
     units: dict[str, set[str]] = {}
     for module in every:
-        ours = {t.split(".")[1] for t in imported(module, known) if t.startswith("dbern.")}
+        ours = {room_of(t) for t in imported(module, known) if t.startswith("dbern.")}
         units.setdefault(module.unit, set()).update(ours - {module.unit})
     found = []
     for unit, forbidden in NEVER.items():
@@ -238,8 +242,8 @@ def test_a_learner_that_is_named_is_found(tree):
 
 
 def test_every_part_of_the_package_has_a_layer():
-    units = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert units - {"__init__", "__main__", "__pycache__"} <= set(RANK) | LEAVES
+    rooms = {module.unit for module in read_modules(PACKAGE)}
+    assert rooms - {"", "__main__", "nights"} <= set(RANK) | LEAVES  # `nights` has its files' rooms
 
 
 def test_public_functions_are_those_of_the_facade():
@@ -252,7 +256,7 @@ PLANTED = [
      "dbern.data.domain imports dbern.planning.spec: upward"),
     ("synopsis/store.py", "from dbern.learn.linear_functions import r", "the core does without"),
     ("planning/spec.py", "from dbern.report.page import r", "the core does without"),
-    ("planning/spec.py", "from dbern.releasing.run import r", "upward"),
+    ("planning/spec.py", "from dbern.run.stages import r", "upward"),
     ("certify/certificate.py", "from dbern import targets", "imports dbern.targets: upward"),
     ("bernstein/basis.py", "import dbern.privacy.budget", "a sibling"),
     ("bernstein/basis.py", "def f():\n    from dbern.errors import E\n    import dbern.planning",
@@ -269,17 +273,17 @@ PLANTED = [
     ("learn/erm.py", "if TYPE_CHECKING:\n    from dbern.learn.linear_functions import E",
      "a circle"),
     ("helpers.py", "from dbern.errors import DbernError", "belongs to no layer"),
-    ("cluster/graph.py", "from dbern.ledger.keys import KeyFiles", "cluster reaches ledger"),
+    ("run/graph.py", "from dbern.ledger.keys import KeyFiles", "cluster reaches ledger"),
     ("planning/planner.py", "import dbern.ledger", "cluster reaches ledger"),
     ("synopsis/reader.py", "from dbern.targets import base", "synopsis reaches targets"),
     ("synopsis/reader.py", "import dbern.measure.kernel_sums", "synopsis reaches measure"),
     ("report.py", "from dbern.planning.planner import plan", "report reaches measure"),
     ("planning/planner.py", "import dask", "dask has another owner"),
-    ("releasing/publish.py", "from distributed import Client", "distributed has another owner"),
+    ("run/publish.py", "from distributed import Client", "distributed has another owner"),
     ("synopsis/reader.py", "import pyarrow.parquet", "pyarrow has another owner"),
-    ("releasing/run.py", "import zarr", "zarr has another owner"),
+    ("run/stages.py", "import zarr", "zarr has another owner"),
     ("synopsis/reader.py", "import numba", "numba has another owner"),
-    ("cluster/graph.py", "def f():\n    import sqlalchemy.exc", "sqlalchemy has another owner"),
+    ("run/graph.py", "def f():\n    import sqlalchemy.exc", "sqlalchemy has another owner"),
     ("report.py", "import rich", "rich has another owner"),
     ("synopsis/reader.py", "import matplotlib.figure", "matplotlib has another owner"),
     ("cli/main.py", "from jinja2 import Environment", "jinja2 has another owner"),
@@ -298,8 +302,8 @@ PLANTED = [
 
 
 ROOMS = (
-    *("bernstein", "certify", "cli", "cluster", "combination", "data", "erm", "learn", "ledger"),
-    *("measure", "planning", "privacy", "reconstruct", "releasing", "synopsis", "targets"),
+    *("bernstein", "certify", "cli", "combination", "data", "erm", "learn", "ledger", "measure"),
+    *("planning", "privacy", "reconstruct", "run", "synopsis", "targets"),
 )
 
 
@@ -326,12 +330,12 @@ def tree(tmp_path):
         "ledger/keys.py": "import sqlalchemy",
         "synopsis/reader.py": "import zarr\nfrom dbern.system import silent",
         "planning/planner.py": "from dbern.data.parquet import r\nfrom dbern.planning import spec",
-        "cluster/graph.py": "import dask\nfrom dbern.planning.planner import p",
-        "releasing/run.py": "from dbern.cluster.graph import e\nfrom dbern.ledger import l",
+        "run/graph.py": "import dask\nfrom dbern.planning.planner import p",
+        "run/stages.py": "from dbern.run.graph import e\nfrom dbern.ledger import l",
         "report.py": "from dbern.synopsis.reader import r",
         "combination/base.py": "from dbern.reconstruct import base",
         "system.py": "",
-        "cli/main.py": "import click, rich\nfrom dbern.releasing.run import r",
+        "cli/main.py": "import click, rich\nfrom dbern.run.stages import r",
     }.items():
         (package / name).write_text(text + "\n")
     return package

@@ -126,7 +126,7 @@ class Reader:
 @pytest.fixture
 def reader(tmp_path, monkeypatch, capfd, client):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("dbern.releasing.run.cluster", lambda *_: nullcontext(client))
+    monkeypatch.setattr("dbern.run.stages.cluster", lambda *_: nullcontext(client))
     monkeypatch.syspath_prepend(tmp_path)
     return Reader(tmp_path, capfd)
 

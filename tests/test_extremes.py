@@ -30,7 +30,7 @@ from dbern.data.frames import frame_of, write_spool
 from dbern.data.parquet import read_batches
 from dbern.data.times import TimeUnit
 from dbern.errors import DbernError, ReleaseError, SpecError
-from dbern.releasing.run import abandon
+from dbern.run.stages import abandon
 
 pytest.importorskip(
     "pyarrow.parquet.encryption", reason="this pyarrow was built without encryption"
@@ -400,9 +400,9 @@ def raising(*_arguments: Any, **_more: Any) -> Any:
 
 @pytest.mark.parametrize(
     "place",
-    ["dbern.releasing.run.plan_files", "dbern.releasing.run.write_spool",
-     "dbern.data.frames.records_of", "dbern.releasing.run.tree_reduce",
-     "dbern.releasing.publish.privatize"],
+    ["dbern.run.stages.plan_files", "dbern.run.counting.write_spool",
+     "dbern.data.frames.records_of", "dbern.run.counting.tree_reduce",
+     "dbern.run.publish.privatize"],
 )  # fmt: skip
 def test_no_error_that_leaves_a_release_holds_anothers_text(tmp_path, monkeypatch, place):
     project = Project(tmp_path)

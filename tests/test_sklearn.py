@@ -459,11 +459,11 @@ def test_a_fit_that_fails_is_given_up(account, monkeypatch, tmp_path):
 
     facts = {"ledger": account, "dataset": "rides"}
     for where, charged, state in (
-        ("_count", "epsilon 0", "refunded"),
+        ("count", "epsilon 0", "refunded"),
         ("publish", "epsilon 1", "abandoned"),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(f"dbern.releasing.run.{where}", stopped)
+            patch.setattr(f"dbern.run.stages.{where}", stopped)
             with pytest.raises(KeyboardInterrupt):
                 fitted(**facts)
         assert spent(account) == charged

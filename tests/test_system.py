@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from numba import types
 
-from dbern.cluster.certificates import expiry
 from dbern.compiling import compiled
 from dbern.data.objects import ObjectStoreSettings, read_credentials, trusted
 from dbern.errors import DbernError, printable, shortage_of, without_text
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.keys import SECRET_FILE, _secret_of
 from dbern.planning.spec import ReleaseSpec
+from dbern.run.connection import expiry
 from dbern.system import (
     LRUCache,
     counted,

@@ -17,9 +17,6 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import bernstein_basis
-from dbern.cluster.graph import make_tasks
-from dbern.cluster.plain import TaskResult
-from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover
@@ -27,6 +24,9 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.families import family_of
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
+from dbern.run.graph import make_tasks
+from dbern.run.messages import TaskResult
+from dbern.run.tasks import SlabJob, center, count, merge
 from dbern.synopsis.smoothing import shrunk_within
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product

@@ -12,8 +12,6 @@ import numpy as np
 import dbern
 from dbern.bernstein.basis import iterated_basis
 from dbern.certify.noise import typical_noise
-from dbern.cluster.graph import make_tasks, passes
-from dbern.cluster.worker_tasks import SlabJob, center, count, merge
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover
@@ -22,6 +20,8 @@ from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
+from dbern.run.graph import make_tasks, passes
+from dbern.run.tasks import SlabJob, center, count, merge
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Product

@@ -11,10 +11,10 @@ from typing import Any
 
 from timing import with_blocks
 
-from dbern.cluster.graph import make_tasks, tree_reduce
 from dbern.planning.cost import TASK_ROWS
 from dbern.planning.planner import footers, plan
 from dbern.planning.spec import ReleaseSpec
+from dbern.run.graph import make_tasks, tree_reduce
 from dbern.system import silent
 from scale.runs import Run, cluster, measure, write_files
 from scale.weak import MEASURED, PAGE, Costs, report

@@ -23,9 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import parse_qs, urlsplit
 
-from dbern.cluster.connection import UNREACHABLE, connect, require_address
-from dbern.cluster.plain import shown
-from dbern.cluster.workers import answers, check_workers, unlike
 from dbern.data.objects import Objects, check_url, current_settings
 from dbern.errors import DbernError, EnvironmentRefusedError
 from dbern.ledger import AuditLine, BudgetLedger, DatasetStatus
@@ -33,6 +30,9 @@ from dbern.ledger.composition import period_of
 from dbern.ledger.keys import SECRET_FILE
 from dbern.ledger.opening import backend_of
 from dbern.ledger.sqlite import SqliteBackend
+from dbern.run.connection import UNREACHABLE, connect, require_address
+from dbern.run.messages import shown
+from dbern.run.workers import answers, check_workers, unlike
 from dbern.system import counted, is_url
 
 if TYPE_CHECKING:

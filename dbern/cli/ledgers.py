@@ -256,7 +256,7 @@ def status(
 def abandon(url: str, dataset: str, name: str, quiet: bool) -> tuple[Any, str]:
     """Give a release up. It is refunded if no record was read; else its charge stands."""
     from dbern.ledger import BudgetLedger
-    from dbern.releasing.run import abandon as give_up
+    from dbern.run.stages import abandon as give_up
 
     with shown_progress(quiet) as progress, BudgetLedger.open(url) as opened:
         given_up = give_up(opened, dataset, name, progress)
@@ -291,7 +291,7 @@ def reconcile(
     ledger were published: one that is left out is never charged. Spending is allowed again after.
     """
     from dbern.ledger import BudgetLedger, Reconciled
-    from dbern.releasing.reconcile import reconcile as account_for
+    from dbern.run.reconcile import reconcile as account_for
 
     if not folders and not restored:
         raise click.UsageError("name the folders where synopses are, or write --restored")

@@ -125,8 +125,8 @@ def samples(
     private: bool = False,
 ) -> Iterator[Sample]:
     """Measure a ledger, the schedules that it should have kept to, and certificates."""
-    from dbern.cluster.certificates import expiry
     from dbern.ledger import BudgetLedger
+    from dbern.run.connection import expiry
 
     yield Sample("info", 1, {"version": version("dbern")})
     yield Sample("measured_timestamp_seconds", int(time.time()), {})

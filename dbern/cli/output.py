@@ -145,7 +145,7 @@ class JsonLines(logging.Handler):
 
     def install(self, *, here: bool) -> None:
         """Log here until `remove`, a cluster's client too if the release is not `here`."""
-        from dbern.releasing.journal import logged_by
+        from dbern.run.journal import logged_by
 
         logged_by(self, here=here)
         JsonLines._installed = self

@@ -21,8 +21,8 @@ from dbern.cli.output import DETAILS, MORE, common, imports_noted, log_format, s
 from dbern.errors import DbernError, OtherDataError, OtherVersionError, SpecError, printable
 
 if TYPE_CHECKING:
+    from dbern.nights.forecast import StreamPlan
     from dbern.planning.release_plan import ReleasePlan
-    from dbern.planning.stream_plan import StreamPlan
     from dbern.planning.target_error import Aim
 
 
@@ -197,7 +197,7 @@ def plan(
         spec = ReleaseSpec.load(spec_path, partition=partition)
         resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
         if spec.stream is not None:
-            from dbern.planning.stream_plan import plan_stream
+            from dbern.nights.forecast import plan_stream
 
             if target_error is not None:
                 raise click.UsageError("--target-error is not for a stream")
@@ -262,12 +262,12 @@ def release(
     """
     from dbern.ledger import BudgetLedger
     from dbern.planning.spec import ReleaseSpec
-    from dbern.releasing import run
+    from dbern.run import stages
 
     silent, here = quiet or as_json or log_format == "json", scheduler is None
     with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
-        out = run.release(
+        out = stages.release(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress
         )
     fields = {"charge": str(out.charge), "guarantee": str(out.guarantee), "notes": list(out.notes)}

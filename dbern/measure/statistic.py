@@ -171,7 +171,7 @@ class Measurement(ABC):
 
     @property
     def candidates(self) -> tuple[Measurement, ...]:
-        """Measurements of which the released bins choose one (`dbern.releasing.bandwidth_choice`).
+        """Measurements of which the released bins choose one (`dbern.run.publish`).
 
         They have the same bins and other kernels; itself is that whose bins are fine enough for
         all.

@@ -1,7 +1,7 @@
 """Search for a design: the public facts that it starts from, and a candidate's predicted errors.
 
 For kernels that are products over axes, the errors of the noise, of a typical and of the worst
-database are predicted on grids, in unit-cube units (`dbern.planning.closed_form_error`).
+database are predicted on grids, in unit-cube units (`dbern.planning.predicted`).
 
 The predicted error is the mean sup of the noise with the approximation error, either of the worst
 database ("certified") or of a typical one: a sample of the public reference density that the spec

@@ -18,7 +18,6 @@ from dbern.data.domain import (
     LONGEST_TITLE,
     LONGEST_UNITS,
 )
-from dbern.data.horizon import MOST_NIGHTS
 from dbern.data.times import from_text
 from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
@@ -29,9 +28,13 @@ WITH_DELTA = {
     name: family.with_delta for family in FAMILIES for name in noise_names(family).values()
 }
 """Whether a noise needs a delta, by its name."""
-
 _Filled = Annotated[str, Field(pattern=r"\S")]
 _Column = Annotated[str, Field(max_length=LONGEST_NAME)]
+_UNIT = 'unit = { column = "user", max_contributions = 8 }'
+_Category = bool | int | Annotated[str, Field(max_length=LONGEST_TEXT)]
+_Bound = Annotated[float | datetime | date, BeforeValidator(from_text)]
+_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
+_Whole = Annotated[int, Field(ge=1)]
 
 
 def _noises(*, with_delta: bool) -> str:
@@ -45,7 +48,11 @@ def _one_line(text: str) -> str:
 
 
 _Title = Annotated[str, Field(max_length=LONGEST_TITLE), AfterValidator(_one_line)]
+
+
 _Description = Annotated[str, Field(max_length=LONGEST_DESCRIPTION), AfterValidator(_one_line)]
+
+
 _Units = Annotated[str, Field(max_length=LONGEST_UNITS), AfterValidator(_one_line)]
 
 
@@ -60,19 +67,11 @@ class ReleaseSection(Section):
     )
 
 
-_UNIT = 'unit = { column = "user", max_contributions = 8 }'
-
-
 class UnitTable(Section):
     """``unit = { column = .., max_contributions = .. }``."""
 
     column: str = Field(min_length=1, description=_UNIT)
     max_contributions: int = Field(description=_UNIT)
-
-
-_Category = bool | int | Annotated[str, Field(max_length=LONGEST_TEXT)]
-_Bound = Annotated[float | datetime | date, BeforeValidator(from_text)]
-_Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 
 
 class ValuesTable(Section):
@@ -163,10 +162,6 @@ class TargetSection(Section):
     kind: str = Field(description='kind = "kernel-density"')
 
 
-_Whole = Annotated[int, Field(ge=1)]
-_Count = Annotated[int, Field(ge=0)]
-
-
 class MechanismSection(Section):
     """``[mechanism]``: lattice, order, noise and confidence."""
 
@@ -193,40 +188,6 @@ class MechanismSection(Section):
     questions: list[Literal["density", "mass", "cdf", "quantile"]] | None = Field(
         None, min_length=1, description='questions = ["density", "mass", "cdf", "quantile"]'
     )
-
-
-class NodeTable(Section):
-    """``[stream.node]``: the nights of one release of a stream, as `dbern.planning.streams` says.
-
-    `blocks` are the nights of a block at each level above the first.
-    """
-
-    stream: str
-    first: str
-    blocks: list[_Whole]
-    level: _Count
-    start: _Count
-    without: list[_Count]
-
-
-class StreamSection(Section):
-    """``[stream]``: releases night by night, paid together by one charge for the whole horizon."""
-
-    every: Literal["day"] = Field(description='every = "day"')
-    horizon: int = Field(ge=1, le=MOST_NIGHTS, description="horizon = 365, in nights")
-    levels: Literal["auto"] | list[_Whole] = Field(
-        "auto",
-        min_length=1,
-        description='levels = "auto" or, in nights, levels = [1, 18], each a multiple of the last',
-    )
-    first: Annotated[date, BeforeValidator(from_text)] | None = Field(
-        None, description="first = 2026-01-01; by default the first night that is released"
-    )
-    max_nights: _Whole = Field(1, description="max_nights = 5, in which a unit has rows at most")
-    enforce: bool = Field(
-        False, description="enforce = true, to leave out a unit's rows in more than max_nights"
-    )
-    node: NodeTable | None = Field(None, description="a table that dbern writes: leave it out")
 
 
 class BudgetSection(Section):

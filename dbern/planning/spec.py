@@ -18,11 +18,19 @@ from pydantic import Field, PrivateAttr, ValidationError
 from dbern.bernstein.basis import MOST_AXES, MOST_H, MOST_K
 from dbern.combination.base import Combination
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
-from dbern.data.horizon import StreamNode
 from dbern.data.objects import check_url
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
 from dbern.measure.statistic import Measurement, require_counted
+from dbern.nights.horizon import StreamNode
+from dbern.nights.section import (
+    StreamSection,
+    answered,
+    check_partition,
+    check_summed,
+    node_of,
+    sections_at,
+)
 from dbern.planning.protection import protection_of
 from dbern.planning.sections import (
     WITH_DELTA,
@@ -30,11 +38,9 @@ from dbern.planning.sections import (
     DataSection,
     MechanismSection,
     ReleaseSection,
-    StreamSection,
     TargetSection,
     ValuesTable,
 )
-from dbern.planning.streams import answered, check_partition, check_summed, node_of, sections_at
 from dbern.privacy.budget import Budget, Protection, exact
 from dbern.privacy.contract import require_one_charge
 from dbern.privacy.families import ADVANCED, PAPER, NoiseFamily, named

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dbern.synopsis.stream_index import StreamIndex
+    from dbern.nights.stream import StreamIndex
 
 
 REPORT_HINT = (

@@ -33,7 +33,7 @@ from dbern.ledger import BudgetLedger, resolve_url
 from dbern.ledger.entries import LIVE
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
-from dbern.releasing.run import abandon, release
+from dbern.run.stages import abandon, release
 from dbern.sklearn.columns import listed_column, split_columns, time_column, to_floats
 from dbern.synopsis.reader import to_memory
 from dbern.system import file_url

@@ -25,7 +25,6 @@ from dbern.data.domain import (
     MOST_VALUES,
     Axis,
 )
-from dbern.data.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
 from dbern.model.component import Component, LatticeComponent, StoredCertificate
 from dbern.model.strict import (
     ABSENT,
@@ -43,6 +42,7 @@ from dbern.model.strict import (
     or_value_error,
     require,
 )
+from dbern.nights.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
 from dbern.privacy.budget import PrivacyUnit
 from dbern.reconstruct.moments import MOST_NUMBERS
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError, SpecError
+from dbern.nights.stream import StreamIndex, window_at
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.stream_index import StreamIndex
-from dbern.synopsis.streams import window_at
 
 
 def open_synopsis(url: str | Path) -> Synopsis:

@@ -26,21 +26,21 @@ TRUSTED = {
     "__init__": "",
 }
 BEYOND = {
-    "releasing/publish": "the noise key, bound to seal and law",
-    "releasing/bandwidth_choice": "the choice of a bandwidth among what was counted",
+    "run/publish": "the noise key, bound to seal and law; the choice of a bandwidth among what was "
+    "counted",
     "ledger/keys": "release keys: made, read, destroyed",
     "ledger/staging": "the staged center: encrypted, sealed, compared",
     "erm/perturbed": "perturbed objectives: what b and the Jacobian cost, b's key, the output",
     "erm/objective": "their minimizer, and how far from it whatever is computed may be",
     "erm/solver": "the certificate of every solve, and plain steps as the proof that there is one",
     "erm/losses": "losses: slopes and curvatures, on which all of that depends",
-    "planning/streams": "the nodes of a stream: one of each level holds a row, each has one name",
-    "releasing/nodes": "what pays for a node, and that its files are those of its nights",
-    "releasing/unit_nights": "that nobody counts in more nights of a stream than it says",
+    "nights/section": "the nodes of a stream: one of each level holds a row, each has one name",
+    "nights/night": "what pays for a node, and that its files are those of its nights",
+    "nights/people": "that nobody counts in more nights of a stream than it says",
     "data/columns": "`ids_as`: in which form ids of units are compared",
     "data/footers": "`read_footers`: that all files have the types that were planned for",
     "measure/unit_bounding": "that rows of a unit beyond its bound are left out",
-    "data/horizon": "which nodes of a stream hold a night",
+    "nights/horizon": "which nodes of a stream hold a night",
     "ledger/accounts": "that what is charged is covered by what was granted, and "
     "`require_paid`: that a node is free only where its stream was charged",
     "ledger/guards": "what the ledger's database refuses to change, whoever writes to it",

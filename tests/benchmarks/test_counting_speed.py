@@ -24,7 +24,6 @@ import pytest
 from threadpoolctl import threadpool_limits
 from timing import BENCH, Table, keep, seconds, together
 
-from dbern.cluster.worker_tasks import count
 from dbern.data.footers import footer_tag
 from dbern.data.parquet import read_batches, write_records
 from dbern.measure.counters import Counters, Portion
@@ -34,6 +33,7 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.base import Slab
 from dbern.reconstruct.bins import BinnedStrategy
+from dbern.run.tasks import count
 
 ROWS, MANY, FEW = (16_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}

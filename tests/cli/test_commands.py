@@ -392,8 +392,8 @@ def test_a_partition_fills_name_output_and_source(project, run):
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize(
     "place",
-    ["dbern.releasing.run.plan_files", "dbern.releasing.run.make_tasks",
-     "dbern.releasing.publish.privatize",
+    ["dbern.run.stages.plan_files", "dbern.run.counting.make_tasks",
+     "dbern.run.publish.privatize",
      "dbern.ledger.staging._encoded", "dbern.synopsis.writer._create_component"],
 )  # fmt: skip
 def test_the_text_of_an_unforeseen_error_is_never_printed(

@@ -54,7 +54,7 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
     def failing(*_):
         raise OSError(SECRET)
 
-    monkeypatch.setattr("dbern.releasing.run.tree_reduce", failing)
+    monkeypatch.setattr("dbern.run.counting.tree_reduce", failing)
     ran = run("release", "release.toml", "--log-format", "json")
     last = lines(ran.err)[-1]
     assert ran.code == last["exit_code"] == 1
@@ -70,16 +70,16 @@ def test_a_failure_is_a_line_too(project, run, monkeypatch):
 
 
 def test_log_lines_of_other_libraries_leave_their_values_out(project, run, monkeypatch):
-    from dbern.releasing import run as releasing
+    from dbern.run import counting
 
-    original = releasing.tree_reduce
+    original = counting.tree_reduce
 
     def warning(*arguments):
         logging.getLogger("distributed.worker").info("of no interest")
         logging.getLogger("distributed.worker").warning("Compute failed: %s", "a record")
         return original(*arguments)
 
-    monkeypatch.setattr(releasing, "tree_reduce", warning)
+    monkeypatch.setattr(counting, "tree_reduce", warning)
     ran = run("release", "release.toml", "--log-format", "json")
     (told,) = [one for one in lines(ran.err) if one["logger"] == "distributed.worker"]
     assert (told["level"], told["message"]) == ("warning", "Compute failed: %s")

@@ -8,8 +8,8 @@ from datetime import date
 import pytest
 
 from dbern.cli.releases import catch_up, due
-from dbern.data.horizon import Horizon
 from dbern.errors import SpecError
+from dbern.nights.horizon import Horizon
 
 WORDS = ["nightly.toml", "--every", "day", "--last", "3", "--today", "2026-11-20"]
 

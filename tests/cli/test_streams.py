@@ -76,7 +76,7 @@ def test_an_unforeseen_error_that_cannot_be_told_is_not_raised(project, run, mon
     def raising(*_arguments, **_named):
         raise ValueError(f"could not convert {SECRET}")
 
-    monkeypatch.setattr("dbern.releasing.run.plan_files", raising)
+    monkeypatch.setattr("dbern.run.stages.plan_files", raising)
     refuse("stdout")
     ran = run("release", "release.toml", "--json")
     assert ran.code == 1

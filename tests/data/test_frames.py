@@ -19,8 +19,6 @@ from distributed import Client
 from projects import KEY, SALT, Project, records
 
 import dbern
-from dbern.cluster.graph import make_tasks, refuse_shared_steps
-from dbern.cluster.worker_tasks import count
 from dbern.data import footers, frames
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
@@ -36,8 +34,10 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import staging as ledger_spool
-from dbern.releasing import run as releasing
-from dbern.releasing.run import abandon
+from dbern.run import counting, stages
+from dbern.run.graph import make_tasks, refuse_shared_steps
+from dbern.run.stages import abandon
+from dbern.run.tasks import count
 
 pytest.importorskip(
     "pyarrow.parquet.encryption", reason="this pyarrow was built without encryption"
@@ -139,7 +139,7 @@ SPECS = {
 
 def states(spec, files):
     """Exact sums of all passes under a fixed salt."""
-    counters = releasing.plan_files(spec, files).counters(spec)
+    counters = stages.plan_files(spec, files).counters(spec)
     portions = tuple(part for task in make_tasks(files, SALT) for part in task)
     for index in range(max(1, counters.passes)):
         outcome = count(counters, portions, SALT, index)
@@ -178,7 +178,7 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
 # --- interrupted, resumed, given up
 
 
-def interrupt(spec, table, place="dbern.releasing.run.tree_reduce"):
+def interrupt(spec, table, place="dbern.run.counting.tree_reduce"):
     """Stop a release of a table there, as ctrl-c would."""
 
     def stop(*_arguments, **_more):
@@ -217,7 +217,7 @@ def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(
     assert values_of(project.output) == values_of(twin.output)
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
     assert dbern.release(spec).notes == dbern.release(spec, data=table).notes[:1] != out.notes
-    monkeypatch.setattr("dbern.releasing.read_tables._tables", {})  # the twin's has its id
+    monkeypatch.setattr("dbern.run.counting._tables", {})  # the twin's has its id
     with pytest.raises(OtherDataError, match="data: 100 rows are not the 240 that release"):
         dbern.release(spec, data=other)
 
@@ -246,7 +246,7 @@ def test_where_nothing_public_tells_two_tables_apart_it_is_said_first(project, m
     """As in another process, which does not know the table."""
     spec, frame = project.spec(data={"source": None, "n": None}), pd.DataFrame(records())
     dbern.release(spec, data=frame)
-    monkeypatch.setattr("dbern.releasing.read_tables._tables", {})
+    monkeypatch.setattr("dbern.run.counting._tables", {})
     first, second = dbern.release(spec, data=frame.copy()).notes
     assert first.startswith("this release was already published, on 20")
     assert second == "nothing public tells whether this is the table that it was made from"
@@ -268,7 +268,7 @@ def test_the_command_line_finishes_what_was_spooled(project, run):
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["while", "after"])
 def test_a_crash_around_the_spool_is_refunded_or_begun_again(project, when):
-    place = {"while": "dbern.data.frames._groups", "after": "dbern.releasing.run.unlocked"}[when]
+    place = {"while": "dbern.data.frames._groups", "after": "dbern.run.counting.unlocked"}[when]
     spec, table = project.spec(data=NO_FILES), table_of(project)
     interrupt(spec, table, place)
     assert project.reservation().state.value == "reserved"
@@ -607,7 +607,7 @@ def test_files_and_a_table_are_not_both_taken(project):
 
 
 def test_an_account_that_cannot_pay_spools_nothing(project, monkeypatch):
-    monkeypatch.setattr(releasing, "write_spool", None)
+    monkeypatch.setattr(counting, "write_spool", None)
     with pytest.raises(BudgetError):
         dbern.release(project.spec(data=NO_FILES, budget={"epsilon": "4"}), data=table_of(project))
     assert project.remains() == []
@@ -644,7 +644,7 @@ def test_a_dask_frame_is_counted_in_this_process(project):
     frame = dask_of(table_of(project))
     spec = project.spec(data=NO_FILES)
     assert dbern.plan(spec, data=frame).n == 240
-    interrupt(spec, frame, "dbern.releasing.run.centers")
+    interrupt(spec, frame, "dbern.run.counting.centers")
     assert project.reservation().state.value == "reading"
     with pytest.raises(SpecError, match=r"^data\.source: is missing"):
         dbern.release(spec)

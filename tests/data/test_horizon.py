@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.data.horizon import Horizon, day_of
 from dbern.errors import SpecError
+from dbern.nights.horizon import Horizon, day_of
 
 FIRST = date(2026, 1, 1)
 

@@ -15,13 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.cluster.failures import FAILURES
-from dbern.cluster.worker_tasks import count
 from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ReleaseError, ShortageError
 from dbern.measure.counters import Counters, Portion
+from dbern.run.tasks import FAILURES, count
 
 X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))

@@ -27,7 +27,7 @@ SETTINGS = Path(__file__).parents[2] / "deploy" / "dask.yaml"
 NO_PAGES = ("--no-dashboard", "--dashboard-address", LOOPBACK)
 # A preload of a worker that pretends to have another version of one package, or no dbern at all.
 OTHER = """
-import dbern.cluster.workers as workers
+import dbern.run.workers as workers
 def other(actual=workers.environment):
     return {**actual(), "numpy": "1.0.0"}
 workers.environment = other

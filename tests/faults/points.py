@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 
 LEDGER, WRITER = "dbern.ledger.ledger:BudgetLedger", "dbern.synopsis.writer:SynopsisWriter"
-STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.releasing.run"
+STAGING, RELEASING = "dbern.ledger.staging:Staging", "dbern.run.stages"
+COUNTING = "dbern.run.counting"
 SECRETS = "dbern.ledger.release_files:ReleaseSecrets"
 
 # Every call that one stage of a release makes of another, in about the order of its story.
@@ -16,24 +17,25 @@ STAGES = (
     f"{SECRETS}.staging",
     "dbern.ledger.keys:KeyFiles.create",
     *(f"{RELEASING}:{name}" for name in ("footers", "plan_files")),
-    "dbern.cluster.workers:DaskWorkers.check_memory",
-    *(f"{RELEASING}:{name}" for name in ("make_tasks", "tree_reduce", "centers", "publish")),
+    "dbern.run.workers:DaskWorkers.check_memory",
+    *(f"{COUNTING}:{name}" for name in ("make_tasks", "tree_reduce", "centers")),
+    f"{RELEASING}:publish",
     *(f"{STAGING}.{name}" for name in ("clear", "put", "seal", "verify", "get")),
     "dbern.data.drafts:write_new",
     *(f"{LEDGER}.{name}" for name in ("spend", "require_lock", "commit")),
     f"{SECRETS}.key",
     *(f"{WRITER}.{name}" for name in ("begin", "write", "finish", "published", "is_begun")),
     "dbern.synopsis.writer:_create_component",
-    "dbern.releasing.publish:privatize",
+    "dbern.run.publish:privatize",
     *("dbern.synopsis.writer:_create_manifest", "pathlib:Path.rename", "os:link"),
     *(f"{SECRETS}.destroy", "dbern.ledger.keys:KeyFiles.destroy"),
     "dbern.ledger.release_files:destroy_staging",
 )
 # And those of a release from a data frame, besides.
 SPOOLING = (
-    f"{SECRETS}.spool", f"{RELEASING}:write_spool", "dbern.data.frames:_groups",
-    "pathlib:Path.rename", f"{RELEASING}:unlocked", f"{RELEASING}:file_facts",
-    f"{LEDGER}.begin_reading", f"{RELEASING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
+    f"{SECRETS}.spool", f"{COUNTING}:write_spool", "dbern.data.frames:_groups",
+    "pathlib:Path.rename", f"{COUNTING}:unlocked", f"{COUNTING}:file_facts",
+    f"{LEDGER}.begin_reading", f"{COUNTING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.keys:KeyFiles.destroy", "dbern.ledger.release_files:destroy_staging",
     "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
 )  # fmt: skip

@@ -20,10 +20,10 @@ from clusters import LOOPBACK, wait
 
 CONTEXT = multiprocessing.get_context("forkserver")
 PRELOADED = (
-    *("runner", "dbern.cli.main", "dbern.releasing.run", "dbern.measure.loops", "psycopg"),
+    *("runner", "dbern.cli.main", "dbern.run.stages", "dbern.measure.loops", "psycopg"),
     *("distributed.cli.dask_worker", "distributed.cli.dask_scheduler", "zarr.storage"),
     *("sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg", "dask.array"),
-    *("dbern.cluster.wire", "threadpoolctl", "tornado.platform.asyncio", "ready"),
+    *("dbern.run.client", "threadpoolctl", "tornado.platform.asyncio", "ready"),
 )
 CLUSTER = {
     "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",

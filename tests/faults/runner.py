@@ -167,9 +167,9 @@ def run(settings: dict[str, Any], arguments: list[str]) -> int:
     fix_reservations()
     replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", settings.get("slab", 1 << 20))
     if settings.get("rows_a_task"):
-        replace("dbern.cluster.graph:task_rows", lambda _rows: settings["rows_a_task"])
+        replace("dbern.run.graph:task_rows", lambda _rows: settings["rows_a_task"])
     if settings.get("fan_in"):
-        replace("dbern.cluster.graph:_FAN_IN", settings["fan_in"])
+        replace("dbern.run.graph:_FAN_IN", settings["fan_in"])
     if settings.get("bug"):
         BUGS[settings["bug"]]()
     calls = counted(settings.get("count", []))
@@ -216,7 +216,7 @@ def worker(
     if leak:
         LEAKS[leak]()
     replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", SLAB)
-    engine: Any = importlib.import_module("dbern.cluster.worker_tasks")
+    engine: Any = importlib.import_module("dbern.run.tasks")
     for name in ("count", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
@@ -299,7 +299,7 @@ def end(what: str | int) -> None:
 def commits_before_the_manifest() -> None:
     ledger: Any = importlib.import_module("dbern.ledger.ledger").BudgetLedger
     writer: Any = importlib.import_module("dbern.synopsis.writer").SynopsisWriter
-    publish: Any = importlib.import_module("dbern.releasing.publish").publish
+    publish: Any = importlib.import_module("dbern.run.publish").publish
     committing: list[Any] = []
     finish, commit = writer.finish, ledger.commit
 
@@ -311,7 +311,7 @@ def commits_before_the_manifest() -> None:
         committing[0]()
         return str(finish(*arguments, **named))
 
-    replace("dbern.releasing.run:publish", publishing)
+    replace("dbern.run.stages:publish", publishing)
     writer.finish, ledger.commit = finishing, lambda *_: None
 
 
@@ -328,7 +328,7 @@ def charges_after_the_noise() -> None:
 
 
 def draws_other_noise_each_time() -> None:
-    original: Any = importlib.import_module("dbern.releasing.publish")._noise_key
+    original: Any = importlib.import_module("dbern.run.publish")._noise_key
 
     def other(key: bytes, *rest: Any) -> bytes:
         first = Path("..", f"{Path().resolve().name}-first-to-draw")
@@ -337,7 +337,7 @@ def draws_other_noise_each_time() -> None:
         mine = first.read_text(encoding="ascii") == str(os.getpid())
         return bytes(original(key, *rest) if mine else os.urandom(32))
 
-    replace("dbern.releasing.publish:_noise_key", other)
+    replace("dbern.run.publish:_noise_key", other)
 
 
 def keeps_the_key() -> None:
@@ -345,14 +345,14 @@ def keeps_the_key() -> None:
 
 
 def sends_the_key_to_workers() -> None:
-    tree_reduce: Any = importlib.import_module("dbern.releasing.run").tree_reduce
+    tree_reduce: Any = importlib.import_module("dbern.run.counting").tree_reduce
     kept = []
 
     def sending(client: Any, *rest: Any) -> Any:
         kept.append(client.submit(len, KEY))
         return tree_reduce(client, *rest)
 
-    replace("dbern.releasing.run:tree_reduce", sending)
+    replace("dbern.run.counting:tree_reduce", sending)
 
 
 def says_the_key() -> None:

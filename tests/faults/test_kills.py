@@ -20,7 +20,7 @@ STATES = [
     (f"{LEDGER}.reserve", 1, "after", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "before", "reserved"),
     (f"{LEDGER}.begin_reading", 1, "after", "reading"),
-    (f"{points.RELEASING}:tree_reduce", 1, "after", "reading"),
+    (f"{points.COUNTING}:tree_reduce", 1, "after", "reading"),
     (f"{points.STAGING}.clear", 1, "after", "reading"),
     (f"{points.STAGING}.put", 1, "before", "reading"),
     (f"{points.STAGING}.put", 4, "after", "reading"),
@@ -67,7 +67,7 @@ def test_the_ledger_knows_how_far_a_killed_client_came(request, ground, place, c
 
 OTHERS = [
     # The key draws the same linear term again, or what was sealed is published.
-    ("perturbed", f"{points.RELEASING}:tree_reduce", 1, "after"),
+    ("perturbed", f"{points.COUNTING}:tree_reduce", 1, "after"),
     ("perturbed", f"{points.STAGING}.put", 1, "after"),
     ("perturbed", f"{points.STAGING}.seal", 1, "after"),
     ("perturbed", f"{LEDGER}.spend", 1, "before"),
@@ -77,8 +77,8 @@ OTHERS = [
     ("regression", f"{points.STAGING}.put", 1, "after"),
     ("regression", f"{points.STAGING}.seal", 1, "after"),
     ("regression", f"{LEDGER}.spend", 1, "after"),
-    ("regression", "dbern.releasing.publish:privatize", 1, "after"),
-    ("regression", "dbern.releasing.publish:privatize", 2, "after"),
+    ("regression", "dbern.run.publish:privatize", 1, "after"),
+    ("regression", "dbern.run.publish:privatize", 2, "after"),
     ("regression", f"{WRITER}.begin", 1, "after"),
     ("regression", f"{WRITER}.write", 2, "after"),
     ("regression", f"{WRITER}.finish", 1, "before"),

@@ -37,7 +37,7 @@ PAGES = ("status", "tasks", "workers", "info/main/workers.html", "info/logs.html
          "json/counts.json", "json/identity.json", "metrics", "sysmon")  # fmt: skip
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 STOPS = (  # where a release is looked at, and then killed
-    (f"{points.RELEASING}:centers", 1, "after"),
+    (f"{points.COUNTING}:centers", 1, "after"),
     (f"{points.STAGING}.put", 2, "after"),
     (f"{points.STAGING}.seal", 1, "after"),
     (f"{points.WRITER}.write", 2, "after"),

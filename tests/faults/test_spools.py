@@ -96,7 +96,7 @@ def test_a_full_disk_is_said_and_the_frame_can_be_given_again(frames, place):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_after_it_is_abandoned_there_is_no_spool(frames, when):
     project = frames.project()
-    fault = (f"{points.RELEASING}:tree_reduce", 1, when, "kill")
+    fault = (f"{points.COUNTING}:tree_reduce", 1, when, "kill")
     assert frames.ran(project, fault) == -signal.SIGKILL
     assert spooled(project)
     given_up = ["ledger", "abandon", "--ledger", project.url, "--dataset", "trips",

@@ -178,11 +178,11 @@ def require_our_sentence(err):
 @pytest.mark.sample(verify=3)
 @pytest.mark.parametrize(
     ("place", "call", "when", "code"),
-    [("dbern.cluster.connection:check_workers", 1, "after", 1),
-     (f"{points.RELEASING}:tree_reduce", 1, "before", 1),
-     ("dbern.cluster.workers:DaskWorkers.submit", 4, "after", 1),
-     (f"{points.RELEASING}:tree_reduce", 1, "after", 1),
-     (f"{points.RELEASING}:centers", 1, "before", 1),
+    [("dbern.run.connection:check_workers", 1, "after", 1),
+     (f"{points.COUNTING}:tree_reduce", 1, "before", 1),
+     ("dbern.run.workers:DaskWorkers.submit", 4, "after", 1),
+     (f"{points.COUNTING}:tree_reduce", 1, "after", 1),
+     (f"{points.COUNTING}:centers", 1, "before", 1),
      (f"{points.STAGING}.put", 1, "after", 0),  # of one slab, which has come
      (f"{points.LEDGER}.spend", 1, "before", 0)],
 )  # fmt: skip
@@ -211,7 +211,7 @@ def test_a_cluster_without_workers_or_scheduler_is_refused(project, cluster):
 
 def test_a_local_release_listens_to_no_one(project, tmp_path):
     settings = {
-        "faults": [["dbern.releasing.run:tree_reduce", 1, "before", f"wait:{tmp_path / 'in'}"]]
+        "faults": [["dbern.run.counting:tree_reduce", 1, "before", f"wait:{tmp_path / 'in'}"]]
     }
     processes.prepare()
     release = processes.fork(

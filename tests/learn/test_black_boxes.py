@@ -18,7 +18,7 @@ from dbern.learn.user_functions import _uniform_records, load
 from dbern.measure import gathered
 from dbern.planning.planner import plan_files
 from dbern.privacy.public_numbers import public_stream
-from dbern.releasing.run import abandon
+from dbern.run.stages import abandon
 
 TARGET = {
     "kind": "oracle",

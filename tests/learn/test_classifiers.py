@@ -18,7 +18,6 @@ from sklearn.svm import LinearSVC
 
 import dbern
 from dbern.bernstein.reproducing import Linear
-from dbern.cluster.threads import Threads
 from dbern.data.domain import Axis, Column, Domain
 from dbern.erm import perturbed
 from dbern.erm.losses import Hinge, Huber, Logistic
@@ -41,7 +40,8 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
 from dbern.reconstruct.base import Slab, VectorStrategy
-from dbern.releasing import run as releasing
+from dbern.run import counting, stages
+from dbern.run.workers import Threads
 from dbern.targets import LogisticRegression
 from dbern.testing import search
 
@@ -778,7 +778,7 @@ def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monke
         crashed += 1
         raise OSError
 
-    at = {"seal": (dbern.ledger.Staging, "seal"), "publish": (releasing, "publish"),
+    at = {"seal": (dbern.ledger.Staging, "seal"), "publish": (stages, "publish"),
           "stage": (dbern.ledger.Staging, "put")}[place]  # fmt: skip
     with monkeypatch.context() as patch:
         patch.setattr(*at, crash)
@@ -796,9 +796,9 @@ def test_a_crash_anywhere_publishes_the_same_bytes_for_one_charge(project, monke
 def test_the_key_is_used_in_this_process_and_not_on_a_cluster(project, client, monkeypatch):
     spec = prepared(project)
     places = []
-    tree_reduce = releasing.tree_reduce
+    tree_reduce = counting.tree_reduce
     monkeypatch.setattr(
-        releasing, "tree_reduce", lambda here, *rest: places.append(here)
+        counting, "tree_reduce", lambda here, *rest: places.append(here)
         or tree_reduce(here, *rest),
     )  # fmt: skip
     found = dbern.release(spec, client=client).synopsis

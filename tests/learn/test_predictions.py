@@ -12,7 +12,7 @@ from conformance import release_spec
 import dbern
 from dbern.planning.planner import plan_files
 from dbern.privacy import mechanism
-from dbern.releasing import publish
+from dbern.run import publish
 from dbern.targets.typical import TypicalBayes
 
 AXES = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}

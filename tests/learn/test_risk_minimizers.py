@@ -25,7 +25,7 @@ from dbern.planning.resolved import spec_for_rows
 from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.mechanism import privatize
-from dbern.releasing import publish as publishing
+from dbern.run import publish as publishing
 
 SOLVED = [name for name, case in CASES.items() if "C" in case.target]
 

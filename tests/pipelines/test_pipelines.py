@@ -306,7 +306,7 @@ def test_two_triggers_at_once_spend_once(folder):
 def test_a_killed_night_goes_on_for_the_same_charge(folder):
     command = [sys.executable, "-m", "dbern", "catch-up", *NIGHTLY, "--last", "1"]
     killed = (
-        "import os, signal\nimport dbern.releasing.run as r\n"
+        "import os, signal\nimport dbern.run.stages as r\n"
         "r.publish = lambda *a: os.kill(os.getpid(), signal.SIGKILL)\n"  # charged, not published
         "from dbern.cli.main import main\nmain()"
     )

@@ -22,8 +22,8 @@ from dbern.model.function_classes import _Mixture, read_class, stored_class
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.target_error import smallest_epsilon
-from dbern.releasing import bandwidth_choice, publish
 from dbern.report import live
+from dbern.run import publish
 from dbern.synopsis.questions import bandwidths
 from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis
@@ -113,7 +113,7 @@ def test_what_is_chosen_depends_on_what_is_released_alone(case):
     flat = np.full(shape, 1 / shape[0])
     narrow = (np.abs(cells - shape[0] // 2) < 2) / 4.0
     (wide, of_flat), (fine, of_narrow) = (
-        bandwidth_choice.choose_bandwidth(spec, plan, released(one)) for one in (flat, narrow)
+        publish.choose_bandwidth(spec, plan, released(one)) for one in (flat, narrow)
     )
     assert of_narrow["bandwidth"] < of_flat["bandwidth"]
     assert wide.certificate.total < fine.certificate.total < plan.certificate.total
@@ -126,7 +126,7 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
     spec, plan = case
     (told,) = [note for note in plan.notes if note.startswith("bins and promises of this plan")]
     flat = np.full(plan.components[0].strategy.layout.shape, 1 << 8)
-    found, facts = bandwidth_choice.choose_bandwidth(spec, plan, lambda *_: flat)
+    found, facts = publish.choose_bandwidth(spec, plan, lambda *_: flat)
     assert facts["bandwidth"] == facts["chosen_of"][-1]
     assert told.endswith("a release has those of what it chooses, which are no larger")
     assert 3 * found.certificate.total < plan.certificate.total
@@ -134,15 +134,15 @@ def test_a_plan_says_that_its_promises_are_of_the_narrowest(case):
 
 def test_a_choice_that_errs_by_more_than_was_planned_is_not_taken(case, monkeypatch):
     spec, plan = case
-    with_kernels = bandwidth_choice.with_kernels
+    with_kernels = publish.with_kernels
 
     def worse(*given):
         found = with_kernels(*given)
         return found.model_copy(update={"certificate": replace(found.certificate, noise=1e9)})
 
-    monkeypatch.setattr(bandwidth_choice, "with_kernels", worse)
+    monkeypatch.setattr(publish, "with_kernels", worse)
     shape = plan.components[0].strategy.layout.shape
-    found, facts = bandwidth_choice.choose_bandwidth(spec, plan, lambda *_: np.full(shape, 1 << 20))
+    found, facts = publish.choose_bandwidth(spec, plan, lambda *_: np.full(shape, 1 << 20))
     assert found.components == plan.components
     assert facts["bandwidth"] == facts["chosen_of"][0]
 

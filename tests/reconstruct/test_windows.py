@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dbern.data.horizon import Horizon
-from dbern.reconstruct.windows import (
+from dbern.nights.horizon import (
     WEIGHT_BITS,
+    Horizon,
     best_levels,
     running_variances,
     window_weights,

@@ -19,7 +19,7 @@ from dbern.planning.component_plan import PlannedMeasurement, released_component
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import measured_pairs
 from dbern.planning.spec import ReleaseSpec
-from dbern.releasing import publish
+from dbern.run import publish
 from dbern.synopsis.metadata import ReleaseMetadata
 from dbern.synopsis.stored_arrays import (
     COEFFICIENTS,

@@ -14,13 +14,18 @@ import pytest
 from nights import FIRST, Nights
 
 import dbern
-from dbern.data.horizon import Horizon
 from dbern.errors import IntegrityError, SpecError
+from dbern.nights.horizon import (
+    WEIGHT_BITS,
+    Horizon,
+    best_levels,
+    running_variances,
+    window_weights,
+)
+from dbern.nights.stream import Stream
 from dbern.privacy.families import errors_of
 from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
-from dbern.reconstruct.windows import WEIGHT_BITS, best_levels, running_variances, window_weights
-from dbern.synopsis.streams import Stream
 
 POINTS = np.linspace(0.5, 9.5, 19)
 
@@ -32,7 +37,7 @@ def nights(tmp_path_factory) -> Nights:
     stream.grant()
     stream.fill(7)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.releasing.publish.privatize", lambda center, *_rest: center)
+        patch.setattr("dbern.run.publish.privatize", lambda center, *_rest: center)
         for night in range(7):
             stream.release(night)
     return stream

@@ -15,7 +15,7 @@ import dbern
 from dbern.planning.choice import make_search
 from dbern.planning.planner import plan_files
 from dbern.planning.resolved import BoundSpec
-from dbern.releasing import publish as publishing
+from dbern.run import publish as publishing
 from dbern.targets import KernelDensity, NadarayaWatson
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0], "z": [100.0, 101.0]}

@@ -1,1 +1,0 @@
-"""The Dask cluster: the graph of a release, connections, worker checks."""

@@ -1,1 +1,0 @@
-"""The story of a release: run, publish, reconcile."""

@@ -1,0 +1,3 @@
+"""The story of a release: run, publish, reconcile."""
+
+from __future__ import annotations

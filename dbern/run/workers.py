@@ -1,0 +1,332 @@
+"""Workers of a cluster: the tasks they take, the memory they offer, the versions they run.
+
+Threads of this process take a cluster's place where there is none.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Condition, Thread
+from typing import Any, Self
+
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
+from dbern.planning.cost import Cost
+from dbern.run.messages import decode_answer, opened, shown
+from dbern.system import Progress, dict_of, memory_limit, silent, version
+
+_SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
+_ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
+_LOOK_SECONDS = 0.2
+_LARGE = "distributed.admin.large-graph-warning-threshold"
+_VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
+
+
+@contextmanager
+def _scheduler_there(client: Any) -> Iterator[None]:
+    """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
+    try:
+        if client.status in ("closing", "closed"):  # it lost its connection
+            raise ConnectionError
+        yield
+    except (CancelledError, OSError, TimeoutError) as error:
+        raise ReleaseError(
+            f"The scheduler is gone ({type(error).__name__}). Start it again and run the same "
+            "command again."
+        ) from None
+
+
+class DaskWorkers:
+    """The workers of a Dask scheduler, reached by a client; `Threads` can do the same.
+
+    The client is a caller's, in this process, or one of `connect`.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def threads(self) -> int:
+        """Return the threads of all workers together."""
+        with _scheduler_there(self._client):
+            counts = self._client.nthreads()
+        return sum(n for n in dict_of(counts).values() if type(n) is int)
+
+    def submit(self, task: Callable[..., Any], *arguments: object) -> Any:
+        """Return the future of a task, whose size is the plan's: nothing a user could change."""
+        import dask
+
+        with _scheduler_there(self._client), dask.config.set({_LARGE: sys.maxsize}):
+            return self._client.submit(task, *arguments, pure=False)
+
+    def compute(self, task: Callable[[Any], Any], argument: Any) -> Any:
+        """Return the future of a task of what a Dask graph computes, where that is computed."""
+        made = delayed(task, argument)
+        with _scheduler_there(self._client):
+            return self._client.compute(made)
+
+    def there(self) -> AbstractContextManager[None]:
+        """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
+        return _scheduler_there(self._client)
+
+    def arriving(self) -> Any:
+        """Return a collection of futures, which yields them as they finish."""
+        from distributed import as_completed
+
+        return as_completed(loop=self._client.loop)
+
+    def at_work(self) -> bool:
+        """Return whether any takes tasks or is at one; one short of memory only ends its own."""
+        if not self.threads():  # finds a scheduler gone, where the next would repeat old news
+            return False
+        with _scheduler_there(self._client):
+            workers = dict_of(self._client.scheduler_info(n_workers=-1).get("workers")).values()
+        return any(
+            worker.get("status") == "running"
+            or dict_of(dict_of(worker.get("metrics")).get("task_counts")).get("executing")
+            for worker in map(dict_of, workers)
+        )
+
+    def check_memory(self, cost: Cost) -> None:
+        """Refuse workers, or a releasing process, that may use less memory than the plan says."""
+        check_own_memory(cost.client_bytes)
+        for worker, offer in answers(self._client, _say_offer).items():
+            offered, threads = offer.get("memory"), offer.get("threads")
+            if type(offered) is not int or type(threads) is not int:
+                raise unlike(worker)
+            needed = cost.memory(threads)
+            if 0 < offered < needed:
+                raise EnvironmentRefusedError(
+                    f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
+                    f"{-(-needed // 2**20)} MiB with {threads} threads. Start workers with a "
+                    "larger --memory-limit or fewer --nthreads, write a smaller mechanism.k, or "
+                    "write the data in fewer and larger files and row groups."
+                )
+
+
+def delayed(task: Callable[[Any], Any], argument: Any) -> Any:
+    """Return a task of what a Dask graph computes, as a graph."""
+    import dask
+
+    # Not looked into: what a task holds is no graph.
+    return dask.delayed(task, pure=False, traverse=False)(argument)
+
+
+def _say_offer(dask_worker: Any) -> bytes:
+    """Memory limit of a worker in bytes, zero for none, and its threads."""
+    memory = int(dask_worker.memory_manager.memory_limit or 0)
+    return _encode_answer({"memory": memory, "threads": dask_worker.state.nthreads})
+
+
+def check_own_memory(needed: int) -> None:
+    """Check this process alike; what others use is not asked, for it changes by the minute."""
+    offered = memory_limit()
+    if offered < needed:
+        raise EnvironmentRefusedError(
+            f"The releasing process may use {offered >> 20} MiB and the plan takes up to "
+            f"{-(-needed // 2**20)} MiB there. Raise the limit that it is started with "
+            "(its container's, its service's or ulimit's), release from a larger machine, write a "
+            "smaller mechanism.k, or write the data in fewer and larger files and row groups."
+        )
+
+
+def environment() -> dict[str, str]:
+    """Return the versions that must agree between this process and the workers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
+
+
+def _say_environment() -> bytes:
+    return _encode_answer(environment())
+
+
+def _encode_answer(content: dict[str, Any]) -> bytes:
+    """Return a worker's answer as bytes: where the key is, nothing else is opened."""
+    return json.dumps(content).encode()
+
+
+def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -> None:
+    """Refuse a cluster without workers, without dbern, or with other versions than here.
+
+    Where there are no workers they have `wait` seconds to come.
+    """
+    here = environment()
+    _wait_for_workers(client, wait, progress)
+    versions = answers(client, _say_environment)
+    if not versions:
+        waited = f", and none came in {wait:g} s" if wait else ""
+        raise EnvironmentRefusedError(
+            f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer "
+            "for them with --wait-for-workers SECONDS."
+        )
+    for worker, theirs in versions.items():
+        if not all(isinstance(theirs.get(name), str) and _VERSION.fullmatch(theirs[name])
+                   for name in here):  # fmt: skip
+            raise unlike(worker)
+        differing = [f"{name} {theirs[name]} there, {here[name]} here" for name in here
+                     if theirs[name] != here[name]]  # fmt: skip
+        if differing:
+            raise EnvironmentRefusedError(
+                f"Worker {shown(worker)} runs other versions ({'; '.join(differing)}). Install the "
+                "same."
+            )
+
+
+def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
+    workers, began, reported = DaskWorkers(client), time.monotonic(), -1
+    while not workers.threads() and (waited := time.monotonic() - began) < wait:
+        if int(waited) > reported:
+            reported = int(waited)
+            progress("waiting for workers, seconds", reported, math.ceil(wait))
+        time.sleep(min(_LOOK_SECONDS, wait))
+
+
+def unlike(worker: str) -> IntegrityError:
+    """Make the error for a worker that answers a question with something else."""
+    return IntegrityError(
+        f"Worker {shown(worker)} answers as no worker of this version does. Find out what runs "
+        "there, and start one that runs what is here."
+    )
+
+
+def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, Any]]:
+    """Ask each worker; while one is dying all are asked again, until it is gone."""
+    end = math.inf
+    while True:
+        with _scheduler_there(client):
+            results: dict[str, Any] = client.run(question, on_error="return")
+        failures = [result for result in results.values() if isinstance(result, Exception)]
+        if not failures:
+            return {worker: decode_answer(opened(result)) for worker, result in results.items()}
+        now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
+        end = min(end, now + _ASK_SECONDS)
+        if not all(isinstance(failure, OSError) for failure in failures) or now >= end:
+            kinds = ", ".join(sorted({type(failure).__name__ for failure in failures}))
+            raise EnvironmentRefusedError(
+                f"A worker cannot say what it runs ({kinds}): it has no dbern, lacks a package or "
+                "does not answer. Install there what is here, or use one image for all."
+            )
+        time.sleep(_ASK_AGAIN_SECONDS)
+
+
+class _Task(Future[Any]):
+    """A future of a thread of this process, with the little of distributed's that is asked for."""
+
+    @property
+    def key(self) -> _Task:
+        return self
+
+    @property
+    def status(self) -> str:
+        if not self.done():
+            return "pending"
+        return "finished" if self.exception() is None else "error"
+
+
+class Threads:
+    """Threads of this process in place of a cluster: what `DaskWorkers` can do.
+
+    Decoding and counting release the interpreter's lock, so threads use all cores. Ctrl-C waits for
+    none: what has not begun is dropped, and what has ends by itself, or with the process.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._waiting = SimpleQueue[Callable[[], None] | None]()
+
+    def __enter__(self) -> Self:
+        for _ in range(self._count):
+            Thread(target=self._work, name="dbern", daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        del raised
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()
+        for _ in range(self._count):
+            self._waiting.put(None)
+
+    def threads(self) -> int:
+        """Return the number of threads."""
+        return self._count
+
+    def submit(self, task: Callable[..., Any], *arguments: object) -> _Task:
+        """Return the future of a task; futures among its arguments, and in lists, are resolved."""
+        future = _Task()
+        self._waiting.put(partial(_run, future, task, arguments))
+        return future
+
+    def compute(self, task: Callable[[Any], Any], argument: Any) -> _Task:
+        """Return the future of a task of what a Dask graph computes, in one thread."""
+        return self.submit(partial(delayed(task, argument).compute, scheduler="synchronous"))
+
+    def there(self) -> AbstractContextManager[None]:
+        """Return a context that raises nothing: this process is there."""
+        return nullcontext()
+
+    def arriving(self) -> _Arriving:
+        """Return a collection of futures, which yields them as they finish."""
+        return _Arriving()
+
+    def at_work(self) -> bool:
+        """Return true: they end with the process."""
+        return True
+
+    def check_memory(self, cost: Cost) -> None:
+        """Refuse a process that may use less memory than the plan says."""
+        check_own_memory(max(cost.client_bytes, cost.memory(self._count)))
+
+    def _work(self) -> None:
+        while (run := self._waiting.get()) is not None:
+            run()
+            del run  # with partial sums, while there is nothing to do
+
+
+def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        future.set_result(task(*map(_resolved, arguments)))
+    except BaseException as error:  # noqa: BLE001 -- whoever waits for the future gets it
+        future.set_exception(error)
+
+
+def _resolved(argument: Any) -> Any:
+    """Result of a future: what a task needs was submitted before, so a thread has it."""
+    if type(argument) is list:
+        return [_resolved(element) for element in argument]
+    return argument.result() if type(argument) is _Task else argument
+
+
+class _Arriving:
+    """Tasks of threads as they finish, like distributed's `as_completed`."""
+
+    def __init__(self) -> None:
+        self.thread_condition = Condition()
+        self._ready = SimpleQueue[_Task]()
+        self._count = 0
+
+    def add(self, task: _Task) -> None:
+        self._count += 1
+        task.add_done_callback(self._put)
+
+    def _put(self, task: Any) -> None:
+        with self.thread_condition:
+            self._ready.put(task)
+            self.thread_condition.notify()
+
+    def has_ready(self) -> bool:
+        return not self._ready.empty()
+
+    def is_empty(self) -> bool:
+        return self._count == 0
+
+    def __next__(self) -> _Task:
+        self._count -= 1
+        return self._ready.get()

@@ -344,11 +344,6 @@ def test_an_unfinished_folder_is_charged_but_not_published(
     assert status.spent == Budget.parse("0.25")
 
 
-def test_another_ledgers_synopsis_is_left_alone(ledger, found):
-    done = ledger.reconcile([found(ledger_id="cd" * 16)])
-    assert (len(done.foreign), ledger.status("trips")[0].spent) == (1, Budget(Fraction(0)))
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -67,13 +67,6 @@ def test_key_and_staging_die_with_the_release(ledger, held, advance, path, keys,
         ledger.key(held)
 
 
-def test_a_key_is_overwritten_before_it_is_unlinked(ledger, held, keys):
-    witness = keys.parent / "witness"
-    os.link(keys / f"{held.release_id}.key", witness)
-    ledger.abandon("trips", "density")
-    assert witness.read_bytes() == bytes(32)
-
-
 @pytest.mark.parametrize(("state", "fate"), [("reserved", "refunded"), ("reading", "stands")])
 def test_a_missing_or_damaged_key_says_so(ledger, held, advance, keys, state, fate):
     reservation = advance(held, state)

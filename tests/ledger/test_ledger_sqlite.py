@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dbern.ledger
-from dbern.errors import DbernError, EnvironmentRefusedError, IntegrityError, SpecError
+from dbern.errors import DbernError, EnvironmentRefusedError, SpecError
 from dbern.ledger import BudgetLedger, resolve_url, sqlite
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.privacy.budget import Budget
@@ -195,12 +195,6 @@ def test_a_damaged_ledger_is_an_integrity_error(ledger, url, path):
     with pytest.raises(DbernError) as refused:
         BudgetLedger.open(url)
     assert refused.value.exit_code == 5
-
-
-def test_a_row_is_not_replaced(ledger, held, path):
-    refused = pytest.raises(IntegrityError, match="audit refuses INSERT")
-    with refused, SqliteBackend(path).write() as connection:
-        connection.exec_driver_sql("REPLACE INTO audit SELECT * FROM audit")
 
 
 PRAGMAS = sqlite._PRAGMAS  # before conftest.py has the tests wait for no disk

@@ -63,12 +63,12 @@ def rounded_exactly(value, low, high, step):
     return float(first + round((Fraction(value) - first) / exact) * exact)
 
 
-def beside(values, steps=2):
-    """Each value, and so many floats on either side of it."""
+def beside(values):
+    """Each value, and two floats on either side of it."""
     values, near = np.asarray(values, dtype=np.float64), []
     for direction in (-np.inf, np.inf):
         there = values
-        for _ in range(steps):
+        for _ in range(2):
             there = np.nextafter(there, direction)
             near.append(there)
     return np.concatenate([values, *near])
@@ -336,10 +336,10 @@ def exact_integers(spec, records):
     return spec, plan, {planned.arrays[0]: to_grid(values, planned.noise.law)}
 
 
-def released(rows, low, high, step, key=None, mechanism=None):
+def released(rows, step, key=None, mechanism=None):
     """The synopsis of rows, with the noise of a key or with none."""
     noise = None if key is None else key.to_bytes(32, "big")
-    return synopsis_of(*counted(rows, low, high, step, mechanism), noise)
+    return synopsis_of(*counted(rows, 0.0, 100.0, step, mechanism), noise)
 
 
 FARES = np.round(np.random.default_rng(2).gamma(2.2, 6, 4000).clip(0, 100) * 2) / 2
@@ -349,7 +349,7 @@ FARES = np.round(np.random.default_rng(2).gamma(2.2, 6, 4000).clip(0, 100) * 2) 
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_boxes_of_rounded_rows_are_exact_without_noise():
     raw = FARES + np.random.default_rng(3).uniform(-0.2, 0.2, len(FARES))
-    d = released(raw.clip(0, 100), 0.0, 100.0, 0.5).distribution()
+    d = released(raw.clip(0, 100), 0.5).distribution()
     assert (d.measures[0].splines[0].cells, d.measures[0].splines[0].degree) == (200, 1)
     for low, high in ((0, 10), (2.5, 2.5), (2.3, 7.2), (30, 100), (99.6, 99.8), (0, 100)):
         answer = d.mass({"x": (low, high)})
@@ -364,7 +364,7 @@ def test_boxes_of_rounded_rows_are_exact_without_noise():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_boxes_under_a_condition_are_met_with_both_ends():
-    d = released(FARES, 0.0, 100.0, 0.5).distribution()
+    d = released(FARES, 0.5).distribution()
     within = FARES[(FARES >= 8) & (FARES <= 12)]
     for low, high in ((2, 7.5), (2, 8), (12, 20), (12.5, 20), (9, 10), (12.2, 12.4)):
         answer = d.mass({"x": (low, high)}, given={"x": (8, 12)})
@@ -377,7 +377,7 @@ def test_boxes_under_a_condition_are_met_with_both_ends():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_answers_say_that_rows_are_rounded():
-    d = released(FARES, 0.0, 100.0, 0.5, 1).distribution()
+    d = released(FARES, 0.5, 1).distribution()
     answer = d.mass({"x": (10, 20)})
     assert answer.question == "share of the rows in x 10 to 20, of rows rounded to 0.5"
     assert " % of the rows lie in x 10 to 20, of rows rounded to 0.5 (" in str(answer)
@@ -396,14 +396,14 @@ def test_answers_say_that_rows_are_rounded():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:each answer holds")
 def test_quantiles_of_rounded_rows_are_multiples():
-    d = released(FARES, 0.0, 100.0, 0.5, 5).distribution()
+    d = released(FARES, 0.5, 5).distribution()
     answer = d.quantile([0.05, 0.5, 0.95])
     for numbers in (answer.value, answer.low, answer.high):
         assert np.all(np.rint(2 * numbers) == 2 * numbers)
     exact = np.quantile(FARES, [0.05, 0.5, 0.95], method="inverted_cdf")
     assert np.all((answer.low <= exact) & (exact <= answer.high))
     assert (answer.high - answer.low).max() <= 5.0
-    zero = released(np.where(FARES < 12, 0.0, FARES), 0.0, 100.0, 0.5, 6).distribution()
+    zero = released(np.where(FARES < 12, 0.0, FARES), 0.5, 6).distribution()
     least = zero.quantile(0.1)  # the first of all multiples
     assert (least.value, least.low, least.high) == (0.0, 0.0, 0.0)
 
@@ -439,9 +439,9 @@ def test_answers_of_rounded_rows_cover_at_least_as_often_as_they_say(mechanism):
 def test_bins_that_a_density_wants_answer_for_rounded_rows_too(key):
     mechanism = {"questions": ["density"]}
     rows = np.where(np.arange(len(FARES)) % 2, 20.0, FARES)  # half of them at one multiple
-    d = released(rows, 0.0, 100.0, 0.5, key, mechanism).distribution()
+    d = released(rows, 0.5, key, mechanism).distribution()
     assert d.measures[0].splines[0].degree > 1
-    plain = released(rows, 0.0, 100.0, 100.0 / (1 << 20), key, mechanism).distribution()
+    plain = released(rows, 100.0 / (1 << 20), key, mechanism).distribution()
     for low, high in ((20, 25), (5, 19.5), (20.5, 40), (0, 20)):
         answer = d.mass({"x": (low, high)})
         share = np.mean((rows >= low) & (rows <= high))

@@ -16,16 +16,6 @@ from dbern.planning.resolved import BoundSpec
 from dbern.planning.spec import ReleaseSpec
 
 
-@pytest.fixture
-def planned(project):
-    project.write(records())
-    project.spec(
-        data__bounds={"y": None}, target={"bandwidth": [2.0]},
-        mechanism={"k": 6, "h": None, "noise": None},
-    )  # fmt: skip
-    return project
-
-
 @pytest.mark.slow
 def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     """The least error is that of other bins; where a number is released too it decides alone.
@@ -52,7 +42,12 @@ def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     assert [axis.cells for axis in chosen.strategy.bins] == [9]
 
 
-def test_a_plan_adds_up_as_it_is_printed(planned, run):
+def test_a_plan_adds_up_as_it_is_printed(project, run):
+    project.write(records())
+    project.spec(
+        data__bounds={"y": None}, target={"bandwidth": [2.0]},
+        mechanism={"k": 6, "h": None, "noise": None},
+    )  # fmt: skip
     lines = run("plan", "release.toml", "--details").out.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("certificate"))
     words = lines[at + 1].split()

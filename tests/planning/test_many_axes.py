@@ -33,12 +33,8 @@ def spec_of(axes, noise="binned-laplace", *, n=1000, target=None, data=None, **m
     return release_spec(target, names, n=n, mechanism=mechanism, **(data or {}))
 
 
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", ["binned-laplace", slow("laplace")])
+@pytest.mark.parametrize("noise", ["binned-laplace", "laplace"])
 def test_without_noise_a_density_of_four_axes_is_the_direct_sum_up_to_the_certificate(noise):
     given = {} if noise == "binned-laplace" else {"k": 5, "h": 8}
     rng = np.random.default_rng(4)

@@ -13,11 +13,11 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.target_error import smallest_epsilon
 
 
-def specified(bandwidths, n, epsilon="1.0", **mechanism):
+def specified(bandwidths, n, **mechanism):
     target = {"kind": "kernel-density", "bandwidth": list(bandwidths)}
     bounds = {key: [-1.0, 3.0] for key in "xyz"[: len(bandwidths)]}
     mechanism = {"noise": "laplace-advanced", **mechanism}
-    return release_spec(target, bounds, n=n, epsilon=epsilon, delta="1e-5", mechanism=mechanism)
+    return release_spec(target, bounds, n=n, delta="1e-5", mechanism=mechanism)
 
 
 @pytest.mark.parametrize("bandwidths", [(0.4,), (0.6, 0.9)])

@@ -42,16 +42,16 @@ LEARNERS = {
 FAST = {("ridge, lists", "one row"), ("Gaussian", "one class")}
 
 
-def fine(rows: int = ROWS) -> dict[str, np.ndarray]:
+def fine() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(5)
-    x, y = rng.uniform(0, 1, (2, rows))
-    label = np.where(x + 0.3 * rng.normal(size=rows) > 0.5, "yes", "no")
+    x, y = rng.uniform(0, 1, (2, ROWS))
+    label = np.where(x + 0.3 * rng.normal(size=ROWS) > 0.5, "yes", "no")
     return {
         "x": x,
         "y": y,
         "r": np.clip(x - y, -1, 1),
         "label": label,
-        "c": rng.choice([*"abc"], rows),
+        "c": rng.choice([*"abc"], ROWS),
     }
 
 

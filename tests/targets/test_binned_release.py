@@ -53,9 +53,7 @@ def test_a_task_of_bins_carries_no_table():
 @pytest.mark.usefixtures("fixed")
 # A certificate may fail with probability beta. At a bandwidth of 0.05 the key of that case draws
 # 13.4 scales for one of 35 bins, a chance of 5e-5; under 20 000 other keys the tail is as it is.
-@pytest.mark.parametrize(
-    ("axes", "bandwidth"), [(1, 0.08), (2, 0.2), pytest.param(3, 0.4, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("axes", "bandwidth"), [(1, 0.08), (2, 0.2), (3, 0.4)])
 def test_a_release_of_bins_keeps_its_certificate(axes, bandwidth, release):
     rng = np.random.default_rng(axes)
     columns = {c: rng.beta(2, 5, 3000) for c in "xyz"[:axes]}

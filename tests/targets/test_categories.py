@@ -65,17 +65,17 @@ def test_a_class_s_listed_values_sum_to_one_whatever_the_noise():
     points = np.zeros((1, 9))
     points[0, [0, 3, 5]] = 1
 
-    def odds(first, second):
-        moments = np.hstack([[[first], [second]], cells]).ravel()
+    def odds(second):
+        moments = np.hstack([[[0.7], [second]], cells]).ravel()
         return scores.decisions([moments], points, noise).item()
 
     exact = math.log(0.3 / 0.7) + math.log((0.1 * 0.2 * 0.1) / 0.3**3 / (0.3 * 0.5 * 0.1 / 0.7**3))
-    assert odds(0.7, 0.3) == pytest.approx(exact, abs=1e-6)
-    assert odds(0.7, 0.33) - odds(0.7, 0.3) == pytest.approx(math.log(1.1), abs=1e-6)
+    assert odds(0.3) == pytest.approx(exact, abs=1e-6)
+    assert odds(0.33) - odds(0.3) == pytest.approx(math.log(1.1), abs=1e-6)
     cells[1] *= 1.1  # and cells that are all off by as much say nothing
-    assert odds(0.7, 0.3) == pytest.approx(exact, abs=1e-6)
+    assert odds(0.3) == pytest.approx(exact, abs=1e-6)
     cells[1] = -0.01
-    assert np.isfinite(odds(0.7, 0.3))
+    assert np.isfinite(odds(0.3))
 
 
 def test_errors_of_cells_move_scores_by_no_more_than_is_proved():

@@ -14,10 +14,9 @@ from dbern.privacy.zcdp import _delta_of
 from dbern.reconstruct.base import Lattice, LatticeStrategy
 
 
-def planned(bandwidths, n, delta="1e-5", **mechanism):
-    target = {"kind": "kernel-density", "bandwidth": list(bandwidths)}
-    bounds = {key: [-1.0, 3.0] for key in "xyz"[: len(bandwidths)]}
-    spec = release_spec(target, bounds, n=n, delta=delta, mechanism=mechanism)
+def planned(delta="1e-5", **mechanism):
+    target = {"kind": "kernel-density", "bandwidth": [0.4]}
+    spec = release_spec(target, {"x": [-1.0, 3.0]}, n=1000, delta=delta, mechanism=mechanism)
     return spec, plan_files(spec, ())
 
 
@@ -36,7 +35,7 @@ def test_the_l2_bounds_are_bounds_and_tight(bandwidth, k):
 
 @pytest.mark.slow
 def test_the_plan_keeps_its_delta_and_reports_its_rho():
-    spec, plan = planned((0.4,), n=1000)
+    spec, plan = planned()
     assert plan.noise.kind == "binned-gaussian"
     law = plan.noise.law
     apart = Fraction(law.l2_sensitivity_granules_squared, law.sigma**2 - SPREAD_SQUARED)
@@ -48,7 +47,7 @@ def test_the_plan_keeps_its_delta_and_reports_its_rho():
 
 
 def test_a_pure_plan_reports_half_epsilon_squared():
-    _, plan = planned((0.4,), n=1000, delta="0", noise="laplace", k=9, h=2)
+    _, plan = planned(delta="0", noise="laplace", k=9, h=2)
     assert (plan.rho, plan.to_dict()["rho"]) == (Fraction(1, 2), "0.5")
 
 

@@ -54,9 +54,9 @@ def flipped(bandwidth, n, k):
     return plan, np.abs(before - after) * plan.noise.granularity
 
 
-def printed(bandwidth, n, axes=2):
-    """The paper's bound on S(F)."""
-    return 2 * (1 / n + (2**axes - 1) / (n * math.sqrt(2 * math.pi) * bandwidth))
+def printed(bandwidth, n):
+    """The paper's bound on S(F), of two axes."""
+    return 2 * (1 / n + 3 / (n * math.sqrt(2 * math.pi) * bandwidth))
 
 
 def test_a_flipped_label_moves_the_function_beyond_what_is_printed():
@@ -677,8 +677,8 @@ def test_a_plan_shows_vectors_and_the_function():
 
 @pytest.mark.parametrize(("classes", "least"), [(LABEL, 0.25), (THREE, 0.37)])
 def test_a_plan_predicts_the_share_of_wrong_classes(classes, least):
-    def predicted(n, axes=3):
-        notes = plan_files(spec({**NORMAL, "std_floor": [0.05]}, classes, axes, n), ()).notes
+    def predicted(n):
+        notes = plan_files(spec({**NORMAL, "std_floor": [0.05]}, classes, 3, n), ()).notes
         wrong = re.match(r"for typical rows of equally large classes (\S+) %", notes[0])[1]
         return float(wrong) / 100, notes
 

@@ -108,7 +108,7 @@ def test_more_classes_are_one_multinomial_model():
     assert right > peer.score(places, columns["label"]) - 0.02
 
 
-def test_integers_do_not_depend_on_order_batches_or_where_the_plan_was(monkeypatch):
+def test_integers_do_not_depend_on_order_batches_or_where_the_plan_was():
     columns = table(300)
     spec = spec_of({"method": "objective"}, n=300)
     plan = ReleasePlan.from_dict(plan_files(spec, ()).to_dict())
@@ -181,11 +181,11 @@ def test_the_key_of_the_linear_term_is_that_of_key_and_name():
 LOGISTIC = Logistic()
 
 
-def functions(epsilon=Fraction(1), n=50, share=Fraction(1, 2), loss=LOGISTIC) -> PerturbedFunctions:
+def functions(epsilon=Fraction(1), share=Fraction(1, 2), loss=LOGISTIC) -> PerturbedFunctions:
     box = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     label = SignWeight(Column("label", "data.label.classes", (False, True)))
     model = LinearFunctions(box, loss, LinearFeatures(2, Linear(1.0)), label, cost=1.0)
-    return PerturbedFunctions.for_budget(model, n, epsilon, share)
+    return PerturbedFunctions.for_budget(model, 50, epsilon, share)
 
 
 def spent_by(risk, square, rows=1, rank=1, added=False) -> float:
@@ -455,9 +455,9 @@ def test_a_linear_machine_is_near_one_without_privacy(classes):
     assert "of equally large classes" in plan.explain(details=True)
 
 
-def responses(rows=20_000):
-    columns = listed_table(rows)
-    rest = np.random.default_rng(16).normal(0, 2, rows)
+def responses():
+    columns = listed_table(20_000)
+    rest = np.random.default_rng(16).normal(0, 2, 20_000)
     slopes = 6 * columns["x"] - 4 * columns["y"] + 3 * (columns["work"] == 1)
     return {**columns, "z": np.clip(10 + slopes + rest, -10, 30)}
 

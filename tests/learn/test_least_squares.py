@@ -42,10 +42,10 @@ def spec(project, target=TARGET, **changes):
     return project.spec(**sections | changes)
 
 
-def table(n=400):
+def table():
     rng = np.random.default_rng(5)
-    x, y = rng.uniform(0, 10, n), rng.uniform(-1, 1, n)
-    return {"x": x, "y": y, "minutes": np.clip(20 + 3 * x - 8 * y + rng.normal(0, 4, n), 0, 60)}
+    x, y = rng.uniform(0, 10, 400), rng.uniform(-1, 1, 400)
+    return {"x": x, "y": y, "minutes": np.clip(20 + 3 * x - 8 * y + rng.normal(0, 4, 400), 0, 60)}
 
 
 @pytest.mark.slow
@@ -152,8 +152,8 @@ def test_other_releases_have_no_regression(project, client):
         synopsis.regression()
 
 
-def planned(target, n=10_000, epsilon="1.0", axes=2):
-    spec = release_spec({**TARGET, **target}, "xyzuvw"[:axes], n=n, epsilon=epsilon,
+def planned(target, n=10_000, epsilon="1.0"):
+    spec = release_spec({**TARGET, **target}, "xy", n=n, epsilon=epsilon,
                         mechanism={"noise": "laplace"}, response=RESPONSE)  # fmt: skip
     return plan_files(spec, ())
 

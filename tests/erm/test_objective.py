@@ -42,8 +42,8 @@ SOLVERS = [minimized, accelerated, plain]
 RISK = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
 
 
-def records(rows: int, outputs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    features = np.column_stack([rng.uniform(-1, 1, (rows, 2)), np.full(rows, 1.5)])
+def records(outputs: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    features = np.column_stack([rng.uniform(-1, 1, (60, 2)), np.full(60, 1.5)])
     odds = features @ rng.normal(0, 3, (3, outputs + 1))
     return features, (odds + rng.gumbel(size=odds.shape)).argmax(axis=1).astype(float)
 
@@ -86,7 +86,7 @@ def exactly(risk, features, labels, b) -> np.ndarray:
 def test_minimizers_are_those_of_another_solver(outputs, solve):
     rng = np.random.default_rng(1)
     risk = PerturbedRisk(Softmax(outputs), 60, (1.0, 1.0, 1.5), 0.2, 4.0)
-    features, labels = records(60, outputs, rng)
+    features, labels = records(outputs, rng)
     for scale in (0.0, 1.0, 30.0):
         b = scale * rng.normal(size=(outputs, 3))
         found = solve(problem(risk, features, labels, b))
@@ -98,7 +98,7 @@ def test_minimizers_are_those_of_another_solver(outputs, solve):
 def test_a_category_is_as_many_features_as_there_are_values(solve):
     rng = np.random.default_rng(10)
     risk = PerturbedRisk(Softmax(1), 60, (1.0, 1.0, 1.5), 0.2, 4.0, (3, 2), 5.0)
-    numbers, labels = records(60, 1, rng)
+    numbers, labels = records(1, rng)
     codes = np.column_stack([rng.integers(0, 3, 60), rng.integers(0, 2, 60)])
     listed = [objective.ONE_HOT_VALUE * np.equal.outer(codes[:, i], np.arange(q)) for i, q in
               enumerate((3, 2))]  # fmt: skip
@@ -141,7 +141,7 @@ def test_minimizers_of_other_losses_are_where_the_gradient_is_zero(loss, kind, s
     """By strong convexity no state is farther from the minimizer than its gradient is long."""
     rng = np.random.default_rng(13)
     risk = PerturbedRisk(loss, 60, (1.0, 1.0, 1.5), 0.2, 4.0)
-    features, labels = records(60, 1, rng)[0], labels_of(kind, 60, rng)
+    features, labels = records(1, rng)[0], labels_of(kind, 60, rng)
     for scale in (0.0, 1.0, 30.0):
         b = scale * rng.normal(size=(loss.outputs, 3))
         found = solve(problem(risk, features, labels, b)).astype(np.longdouble)
@@ -190,7 +190,7 @@ def test_constants_of_losses_are_bounds_and_are_attained(loss, kind):
 @pytest.mark.slow
 def test_a_certificate_bounds_the_distance_of_any_state():
     rng = np.random.default_rng(2)
-    features, labels = records(60, 1, rng)
+    features, labels = records(1, rng)
     b = rng.normal(size=(1, 3))
     exact, solved = exactly(RISK, features, labels, b), problem(RISK, features, labels, b)
     for size in (1e-9, 1e-4, 1.0, 50.0):
@@ -202,7 +202,7 @@ def test_a_certificate_bounds_the_distance_of_any_state():
 
 @pytest.mark.parametrize("size", [math.nan, math.inf])
 def test_a_state_that_is_no_number_is_certified_by_nothing(size):
-    solved = problem(RISK, *records(60, 1, np.random.default_rng(2)), np.zeros((1, 3)))
+    solved = problem(RISK, *records(1, np.random.default_rng(2)), np.zeros((1, 3)))
     state = np.full((1, 3), size)
     assert solved.certificate(state, state) == math.inf
 
@@ -227,7 +227,7 @@ def test_a_certificate_counts_what_floats_hide_of_a_gradient():
 @pytest.mark.parametrize("solve", SOLVERS)
 @pytest.mark.parametrize("labels", ["none", "one class", "separable"])
 def test_databases_without_a_minimizer_of_their_own_have_one(labels, solve):
-    features, _ = records(60, 1, np.random.default_rng(3))
+    features, _ = records(1, np.random.default_rng(3))
     classes = (features[:, 0] > 0).astype(float) if labels == "separable" else np.zeros(60)
     features = features[:0] if labels == "none" else features
     b = np.array([[0.5, -1.0, 2.0]])
@@ -257,7 +257,7 @@ def test_what_is_kept_moves_no_more_than_the_minimizer_and_ends():
 
 
 def test_beyond_the_largest_norm_of_b_nothing_is_kept_of_any_minimizer():
-    features, labels = records(60, 1, np.random.default_rng(5))
+    features, labels = records(1, np.random.default_rng(5))
     for place in range(3):
         b = np.zeros((1, 3))
         b[0, place] = 1.01 * RISK.bounds.largest * RISK.radii[place]
@@ -293,7 +293,7 @@ def test_nothing_is_kept_beyond_the_largest_norm_though_all_records_pull_the_oth
 
 
 def test_no_usual_minimizer_is_cut():
-    features, labels = records(60, 1, np.random.default_rng(6))
+    features, labels = records(1, np.random.default_rng(6))
     b = 20 * RISK.scale * np.array([[1.0, 1.0, 1.5]])
     found = minimized(problem(RISK, features, labels, b))
     np.testing.assert_array_equal(RISK.truncated(found), found)
@@ -301,7 +301,7 @@ def test_no_usual_minimizer_is_cut():
 
 @pytest.mark.parametrize("steps", [10**6, 3])
 def test_newtons_steps_that_fail_are_followed_by_others(monkeypatch, steps):
-    features, labels = records(60, 1, np.random.default_rng(7))
+    features, labels = records(1, np.random.default_rng(7))
     solved = problem(RISK, features, labels, np.ones((1, 3)))
     wanted = minimized(solved)
     monkeypatch.setattr(PerturbedObjective, "newton_step", lambda *_: np.full((1, 3), 1e9))

@@ -166,7 +166,7 @@ def test_halves_are_rounded_to_even(made, bits):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("splines", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("splines", [True, False])
 def test_no_operation_is_fused(splines):
     run = (compiled._run_splines if splines else compiled._run_moments)(2)
     made = numba.njit(compiled._signature(2, splines), **compiling._OPTIONS)(run)

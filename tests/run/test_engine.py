@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -452,27 +452,18 @@ def test_threads_are_not_waited_for_after_ctrl_c():
     assert not second.done()
 
 
-@contextmanager
-def one_worker_paused():
-    """A cluster of this process whose worker thinks that it is short of memory."""
+@pytest.mark.slow
+def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypatch):
+    monkeypatch.setattr("dbern.run.graph._PATIENCE_SECONDS", 1)
+    monkeypatch.setattr("dbern.run.graph._LOOK_SECONDS", 0.1)
     with (
         dask.config.set({"distributed.worker.memory.pause": 1e-6}),
         local_cluster() as local,
         Client(local, set_as_default=False) as client,
     ):
         wait(lambda: client.scheduler_info()["workers"].popitem()[1]["status"] == "paused")
-        yield client
-
-
-@pytest.mark.slow
-def test_workers_that_stay_paused_are_not_waited_for_for_ever(project, monkeypatch):
-    monkeypatch.setattr("dbern.run.graph._PATIENCE_SECONDS", 1)
-    monkeypatch.setattr("dbern.run.graph._LOOK_SECONDS", 0.1)
-    with (
-        one_worker_paused() as client,
-        pytest.raises(ReleaseError, match="all are paused, short of memory"),
-    ):
-        dbern.release(project.spec(), client=client)
+        with pytest.raises(ReleaseError, match="all are paused, short of memory"):
+            dbern.release(project.spec(), client=client)
     assert project.spent().endswith("epsilon 1 reserved")
     dbern.release(project.spec())
 

@@ -7,6 +7,7 @@ import json
 import pickle
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgpack
 import numpy as np
@@ -50,15 +51,10 @@ def message(content):
     return _decoded([memoryview(bytes(frame)) for frame in dumps(content)])
 
 
-def head_of(content):
-    (length,) = struct.unpack_from("<I", content, 8)
-    return json.loads(content[12 : 12 + length]), content[12 + length :]
-
-
-def with_head(content, **changes):
-    head, values = head_of(content)
-    text = json.dumps({**head, **changes}).encode()
-    return struct.pack("<8sI", content[:8], len(text)) + text + values
+def with_head(**changes):
+    (length,) = struct.unpack_from("<I", GOOD, 8)
+    text = json.dumps({**json.loads(GOOD[12 : 12 + length]), **changes}).encode()
+    return struct.pack("<8sI", GOOD[:8], len(text)) + text + GOOD[12 + length :]
 
 
 @pytest.mark.parametrize("view", [bytes, memoryview])
@@ -83,17 +79,17 @@ BAD = {
     "no JSON": GOOD[:12] + b"[" + GOOD[13:],
     "a list": struct.pack("<8sI", GOOD[:8], 2) + b"[]",
     "deep": struct.pack("<8sI", GOOD[:8], 60_000) + b"[" * 60_000,
-    "another field": with_head(GOOD, more=1),
-    "rows as text": with_head(GOOD, rows="7"),
-    "rows as truth": with_head(GOOD, rows=True),
-    "rows below zero": with_head(GOOD, rows=-1),
-    "rows beyond integers": with_head(GOOD, rows=2**63),
-    "an origin of another form": with_head(GOOD, origin="Jane"),
-    "a failure in words": with_head(GOOD, failure="Jane is 42"),
-    "a failure and values": with_head(GOOD, failure="internal"),
-    "fewer values": with_head(GOOD, values=3),
-    "no values and no failure": with_head(GOOD, values=-1),
-    "a long place": with_head(GOOD, place="x" * 5000),
+    "another field": with_head(more=1),
+    "rows as text": with_head(rows="7"),
+    "rows as truth": with_head(rows=True),
+    "rows below zero": with_head(rows=-1),
+    "rows beyond integers": with_head(rows=2**63),
+    "an origin of another form": with_head(origin="Jane"),
+    "a failure in words": with_head(failure="Jane is 42"),
+    "a failure and values": with_head(failure="internal"),
+    "fewer values": with_head(values=3),
+    "no values and no failure": with_head(values=-1),
+    "a long place": with_head(place="x" * 5000),
     "a value that the noise excludes": packed(TaskResult(STATE + 2**61, 7, origin=TAG)),
     "the least integer": packed(TaskResult(np.full(4, -(2**63)), 7, origin=TAG)),
 }
@@ -117,21 +113,12 @@ def test_arbitrary_bytes_raise_nothing_but_a_refusal(noise, at):
 
 
 def test_a_failure_that_is_unknown_here_is_an_internal_one():
-    class Parts:
-        parts = ()
-
-    class Layout:
-        strategy = type("C", (), {"layout": type("L", (), {"slab_shape": lambda *_: (4,)})()})()
-
-    Parts.parts = (Layout,)
-    piece = type("P", (), {"part": 0, "slab": None})
-    assert (
-        _unpacked_result(packed(TaskResult(None, 0, "new-one", "x")), Parts, piece).failure
-        == "internal"
-    )
-    assert _unpacked_result(
-        packed(TaskResult(None, 0, "changed", "x")), Parts, piece
-    ) == TaskResult(None, 0, "changed", "x")
+    layout = SimpleNamespace(slab_shape=lambda *_: (4,))
+    part = SimpleNamespace(strategy=SimpleNamespace(layout=layout))
+    counters, piece = SimpleNamespace(parts=(part,)), SimpleNamespace(part=0, slab=None)
+    known, unknown = (TaskResult(None, 0, failure, "x") for failure in ("changed", "new-one"))
+    assert _unpacked_result(packed(unknown), counters, piece).failure == "internal"
+    assert _unpacked_result(packed(known), counters, piece) == known
 
 
 @pytest.mark.parametrize(

@@ -243,7 +243,7 @@ def test_a_period_is_that_of_the_calendar(moment, period):
     assert label.lstrip("0") == moment.strftime(pattern).lstrip("0")
 
 
-def test_refusals_are_in_the_log(ledger, held, ask, path):
+def test_refusals_are_in_the_log(ledger, held, ask):
     refused = [
         lambda: ledger.reserve(ask("big", "9")),
         lambda: ledger.reserve(Request("nowhere", "r", Budget.parse("1"))),

@@ -157,7 +157,7 @@ def test_nothing_and_less_are_neither_granted_nor_charged(ledger, epsilon, delta
         ledger.reserve(Request("trips", "r", amount, rho=rho and Fraction(rho)))
 
 
-def test_datasets_do_not_share_a_budget(ledger, ask, held):
+def test_datasets_do_not_share_a_budget(ledger, held):
     ledger.grant("other", Budget.parse("1"))
     assert ledger.status("other")[0].remaining == Budget.parse("1")
     assert [status.dataset for status in ledger.status()] == ["other", "trips"]

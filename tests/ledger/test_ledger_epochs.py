@@ -192,7 +192,7 @@ def test_an_empty_ledger_has_nothing_to_forget(path, url):
 
 
 @sqlite_only
-def test_a_ledger_put_back_again_after_reconciling_is_noticed(ledger, held, ask, copied, path):
+def test_a_ledger_put_back_again_after_reconciling_is_noticed(ledger, held, ask, copied):
     copied()
     ledger.begin_reading(held)
     copied()
@@ -216,7 +216,7 @@ def test_a_damaged_mark_is_no_mark(ledger, held, path):
     assert ledger.is_pending()
 
 
-def test_an_event_that_another_process_saw_first_is_no_alarm(url, path, ledger, ask):
+def test_an_event_that_another_process_saw_first_is_no_alarm(url, ledger, ask):
     with BudgetLedger.open(url) as other:
         for number in range(3):
             ledger.reserve(ask(f"a{number}", "0.01"))

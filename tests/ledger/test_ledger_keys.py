@@ -204,7 +204,7 @@ def test_a_link_to_the_ledger_finds_the_same_keys(ledger, held, path, tmp_path):
         assert linked.key(held) == ledger.key(held)
 
 
-def test_messages_and_reprs_hold_no_secrets(ledger, held, advance):
+def test_messages_and_reprs_hold_no_secrets(ledger, held):
     spent = ledger.spend(ledger.begin_reading(held), os.urandom(32))
     for secret in (spent.salt, spent.seal, ledger.key(spent)):
         assert repr(secret) not in repr(spent)

@@ -270,7 +270,7 @@ def test_releases_do_not_wait_for_each_other(ledger, held, ask, url):
 
 
 @slow
-def test_ledgers_that_share_a_staging_disk_sweep_only_their_own(server, ledger, held, ask, staged):
+def test_ledgers_that_share_a_staging_disk_sweep_only_their_own(server, ledger, held, staged):
     ledger.staging(held)
     url = server.database()
     BudgetLedger.create(url)
@@ -354,7 +354,7 @@ def test_a_promoted_standby_is_noticed(server, ledger, held, name, ask):
 
 
 @slow
-def test_a_server_that_lost_its_power_forgets_nothing(server, ledger, held, ask):
+def test_a_server_that_lost_its_power_forgets_nothing(server, ledger, held):
     reading = ledger.begin_reading(held)
     server.control("restart", "-m", "immediate")
     ledger.spend(reading, bytes(32))

@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,14 @@ PEOPLE: dict[str, dict[str, Any]] = {
     "stream": {"levels": [1], "max_nights": 3, "enforce": True},
 }
 """Changes of these sections: of each person at most two rows a night, in at most three nights."""
+
+RESERVED, COUNTED, SEALED, PUBLISHED = (
+    "dbern.ledger.BudgetLedger.begin_reading",
+    "dbern.ledger.BudgetLedger.spend",
+    "dbern.releasing.run.publish",
+    "dbern.ledger.BudgetLedger.commit",
+)
+"""What a night calls once it has come so far."""
 
 
 def sections(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -101,14 +110,21 @@ class Nights:
         pq.write_table(pa.table(columns), path)
         return path
 
-    def fill(self, count: int, rows: int = 50) -> None:
+    def fill(self, count: int) -> None:
         random = np.random.default_rng(5)
         for night in range(count):
-            who = np.arange(rows + night) % (15 + night) if self.changes else None
-            self.write(night, random.uniform(0, 10, rows + night), who=who)
+            who = np.arange(50 + night) % (15 + night) if self.changes else None
+            self.write(night, random.uniform(0, 10, 50 + night), who=who)
 
     def release(self, night: int, **changes: Any) -> dbern.Release:
         return dbern.release(self.spec(night, **changes))
+
+    def interrupt(self, night: int, until: str) -> None:
+        """Release a night until something is called."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(until, Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                self.release(night)
 
     def spec(self, night: int | None, **changes: Any) -> ReleaseSpec:
         """Return the spec of the stream, to release a night of."""

@@ -3,7 +3,6 @@
 import os
 import shutil
 from dataclasses import fields, replace
-from pathlib import Path
 from unittest.mock import Mock, patch
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from distributed import Client
 
 import dbern
-from dbern.data.sources import discover
 from dbern.errors import IntegrityError, OtherVersionError, ReleaseError
 from dbern.ledger import BudgetLedger
 from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
@@ -106,11 +104,6 @@ def test_a_file_under_two_names_is_refused(project, client, link):
     link(first, first.with_name("latest.parquet"))
     with pytest.raises(dbern.SpecError, match=r"data\.source: .* is the same file as"):
         dbern.release(project.spec(), client=client)
-
-
-def test_a_glob_lists_each_file_once(project):
-    found = [Path(path) for path in discover(str(project.folder / "**" / "**" / "*.parquet"))]
-    assert list(found) == project.files()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from nights import FIRST, PEOPLE, Nights, spec_of
+from nights import COUNTED, FIRST, PEOPLE, PUBLISHED, SEALED, Nights, spec_of
 
 import dbern
 from dbern.cli.metrics import _account
@@ -55,10 +55,10 @@ def counted(stream: Nights, night: int) -> list[bool]:
     return [bool(half.any()) for half in np.array_split(bins, 2)]
 
 
-def kept(stream: Nights, name: str = "trips") -> list[Path]:
+def kept(stream: Nights) -> list[Path]:
     """Files that are there of keys and staging of a release, the stream's charge itself."""
     with stream.ledger() as ledger:
-        release_id = ledger.find("trips", name).release_id
+        release_id = ledger.find("trips", "trips").release_id
     places = ("keys", "staging")
     paths = [path for place in places for path in stream.folder.glob(f"ledger.db.{place}/**/*")]
     return [path for path in paths if release_id in str(path)]
@@ -109,7 +109,7 @@ def test_no_two_people_are_one(nights):
 
 @pytest.mark.slow
 def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights):
-    interrupt(nights, 0)
+    nights.interrupt(0, COUNTED)
     with nights.ledger() as ledger:
         abandon(ledger, "trips", "trips.2026-01-01")
     for night in range(1, NIGHTS):
@@ -117,22 +117,10 @@ def test_a_night_that_is_abandoned_has_taken_one_of_a_persons_nights(nights):
     assert [counted(nights, night)[0] for night in range(1, NIGHTS)] == [True] * 2 + [False] * 3
 
 
-def interrupt(nights: Nights, night: int) -> None:
-    """Release a night up to its seal, which is not in the ledger."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BudgetLedger, "spend", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            nights.release(night)
-
-
-def _stop(*_rest: object, **_terms: object) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.slow
 def test_a_night_that_was_interrupted_counts_by_the_block_that_it_wrote(nights):
     """Nights in between have counted that block."""
-    interrupt(nights, 0)
+    nights.interrupt(0, COUNTED)
     for night in range(1, NIGHTS):
         nights.release(night)
     nights.release(0)
@@ -277,10 +265,7 @@ def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
     with stream.ledger() as ledger:
         names = [sample.name for sample in _account(ledger.status("trips")[0])]
     assert "oldest_unfinished_timestamp_seconds" not in names
-    with pytest.MonkeyPatch.context() as patch:  # a night that is given up closes too
-        patch.setattr("dbern.run.stages.publish", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            stream.release(2)
+    stream.interrupt(2, SEALED)  # a night that is given up closes too
     with stream.ledger() as ledger:
         abandon(ledger, "trips", "trips.2026-01-03")
     assert stream.release(2).notes == ("2026-01-03 was abandoned: it stays empty",)
@@ -291,7 +276,7 @@ def test_key_and_blocks_go_when_the_last_night_closes(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nights, monkeypatch):
+def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nights):
     """There may be noisy coefficients in it, and its block is gone."""
     nights.release(0)
     backup = nights.folder / "backup"
@@ -299,10 +284,7 @@ def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nig
     for place in places:
         copytree(nights.folder / place, backup / place)
     ledger = (nights.folder / "ledger.db").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("dbern.run.publish.SynopsisWriter.finish", _stop)
-        with pytest.raises(KeyboardInterrupt):
-            nights.release(1)
+    nights.interrupt(1, "dbern.run.publish.SynopsisWriter.finish")
     for place in places:
         rmtree(nights.folder / place)
         copytree(backup / place, nights.folder / place)
@@ -316,7 +298,7 @@ def test_an_unfinished_night_that_ledger_and_staging_forgot_stops_the_stream(nig
 def test_a_night_whose_seal_the_ledger_forgot_stops_the_stream(nights):
     """Its files are known, and not by which block it was counted."""
     nights.release(0)
-    interrupt(nights, 1)
+    nights.interrupt(1, COUNTED)
     backup = (nights.folder / "ledger.db").read_bytes()
     nights.release(1)
     nights.put_back(backup)
@@ -370,21 +352,6 @@ def once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
     return _stream(folder, {**PEOPLE, "stream": {**PEOPLE["stream"], "max_nights": 1}})
 
 
-def begin(stream: Nights, night: int, until: str) -> None:
-    """Release a night until it is killed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(until, _stop)
-        with pytest.raises(KeyboardInterrupt):
-            stream.release(night)
-
-
-COUNTED, SEALED, PUBLISHED = (
-    "dbern.ledger.BudgetLedger.spend",
-    "dbern.run.stages.publish",
-    "dbern.ledger.BudgetLedger.commit",
-)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (1, 0)])
 @pytest.mark.parametrize("killed_there", [PUBLISHED, SEALED, COUNTED])
@@ -393,10 +360,10 @@ def test_a_night_that_was_counted_by_another_block_than_the_one_here_is_refused(
 ):
     """Both were begun here, where the second leaves person 7 out, and the second goes on there."""
     stream = once(tmp_path, monkeypatch)
-    begin(stream, first, COUNTED)
-    begin(stream, second, COUNTED)
+    stream.interrupt(first, COUNTED)
+    stream.interrupt(second, COUNTED)
     with elsewhere(stream):
-        begin(stream, second, killed_there)
+        stream.interrupt(second, killed_there)
     if killed_there == COUNTED:  # nothing is sealed there, and all is counted by what is here
         stream.release(first)
         stream.release(second)
@@ -419,13 +386,13 @@ def test_a_night_that_is_sealed_here_before_the_one_there_is_refused(
 ):
     """It finds the other sealed when it is about to be published; so does the other."""
     stream, original = once(tmp_path, monkeypatch), BudgetLedger.spend
-    begin(stream, first, COUNTED)
-    begin(stream, second, COUNTED)
+    stream.interrupt(first, COUNTED)
+    stream.interrupt(second, COUNTED)
 
     def overtaken(ledger, reservation, seal):
         with monkeypatch.context() as undo, elsewhere(stream):
             undo.setattr(BudgetLedger, "spend", original)
-            begin(stream, second, PUBLISHED)
+            stream.interrupt(second, PUBLISHED)
         return original(ledger, reservation, seal)
 
     with monkeypatch.context() as patch:
@@ -443,9 +410,9 @@ def test_blocks_that_are_brought_together_of_two_places_are_refused(tmp_path, mo
     """Each is one by which a night was counted, and none knows of those of the other place."""
     stream = once(tmp_path, monkeypatch)
     stream.write(2, [7.5], who=[102])
-    begin(stream, 0, COUNTED)
+    stream.interrupt(0, COUNTED)
     with elsewhere(stream):
-        begin(stream, 2, COUNTED)
+        stream.interrupt(2, COUNTED)
         stream.release(1)
     last = f"{b'units'.hex()}-{1:020d}.block"
     with stream.ledger() as ledger:

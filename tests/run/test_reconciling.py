@@ -160,7 +160,7 @@ def test_a_damaged_synopsis_reconciles_nothing(restored, run):
     assert run("ledger", "status", *URL, "--json").json["reconcile"]
 
 
-def test_reconcile_skips_other_folders_and_follows_links(restored, run, tmp_path):
+def test_reconcile_skips_other_folders_and_follows_links(restored, run):
     elsewhere = restored.folder / "elsewhere"
     (elsewhere / "web").mkdir(parents=True)
     (elsewhere / "web" / "manifest.json").write_text('{"format": 3}')

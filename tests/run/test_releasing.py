@@ -42,21 +42,28 @@ from dbern.run.stages import abandon
 from dbern.system import cpu_count
 
 
-def direct_density(points, x, y, n, bandwidth=(2.0, 0.4)):
-    """The mean over all n rows of Gaussian bumps, null and dropped rows adding nothing."""
+def direct_density(points, x, y):
+    """The mean over all rows of Gaussian bumps, null and dropped rows adding nothing."""
     x, y = (np.array([np.nan if v is None else v for v in c], dtype=float) for c in (x, y))
     kept = np.isfinite(x) & np.isfinite(y) & (x >= 0) & (x <= 10) & (y >= -1) & (y <= 1)
-    u = (points[:, None, 0] - x[kept]) / bandwidth[0]
-    v = (points[:, None, 1] - y[kept]) / bandwidth[1]
-    bumps = np.exp(-0.5 * (u**2 + v**2)) / (2 * np.pi * bandwidth[0] * bandwidth[1])
-    return bumps.sum(axis=1) / n
+    u = (points[:, None, 0] - x[kept]) / 2.0
+    v = (points[:, None, 1] - y[kept]) / 0.4
+    bumps = np.exp(-0.5 * (u**2 + v**2)) / (2 * np.pi * 2.0 * 0.4)
+    return bumps.sum(axis=1) / len(x)
 
 
 NEVER = Mock(side_effect=AssertionError("a release that nothing pays for was planned"))
 CHARGED, UNCHARGED = "epsilon 1, epsilon 0 reserved", "epsilon 0, epsilon 0 reserved"
 NOBODY_PAYS = [
     ({"budget": {"dataset": "others"}}, r"dataset 'others': has no budget .* --epsilon 1"),
-    ({"data": {"neighbors": "add-or-remove-one", "normalizer": "240"}}, "was granted for"),
+    (
+        {"data": {"neighbors": "add-or-remove-one", "normalizer": "240"}},
+        "granted for neighbors replace-one",
+    ),
+    (
+        {"data": {"normalizer": "60"}, "data__unit": {"column": "note", "max_contributions": 2}},
+        r"unit note \(at most 2 rows\)",
+    ),
     ({"budget": {"epsilon": "3.5"}}, r"'trips': cannot pay: .*--epsilon 0\.5"),
 ]
 
@@ -107,7 +114,7 @@ def test_a_release_is_published_charged_and_close_to_the_truth(project, client, 
     synopsis = out.synopsis
     assert synopsis.verify() > 4
     points = points_in_bounds(50, 0)
-    truth = direct_density(points, columns["x"], columns["y"], 4000)
+    truth = direct_density(points, columns["x"], columns["y"])
     assert np.abs(synopsis(points) - truth).max() <= plan.certificate.total
     facts = synopsis.metadata
     assert facts["components"][0]["k"] == [12, 12]
@@ -132,7 +139,7 @@ def test_without_noise_only_the_certified_approximation_is_left(
         x = [None if v is None or np.isinf(v) else float(np.clip(v, 0, 10)) for v in x]
         y = [None if v is None or np.isinf(v) else float(np.clip(v, -1, 1)) for v in y]
     points = points_in_bounds(200, 1)
-    truth = direct_density(points, x, y, 4000)
+    truth = direct_density(points, x, y)
     allowed = plan.certificate.approximation + plan.certificate.rounding
     assert 0 < np.abs(synopsis(points) - truth).max() <= allowed
     assert allowed < 0.03 * truth.max()
@@ -326,9 +333,7 @@ def test_another_h_is_the_same_release(project, client, interrupted, state):
 
 
 @pytest.mark.parametrize("state", ["reserved", "spent"])
-def test_another_output_is_followed_until_it_is_published(
-    project, client, interrupted, helpers, state
-):
+def test_another_output_is_followed_until_it_is_published(project, client, interrupted, state):
     interrupted(project, state)
     out = dbern.release(project.spec(release={"output": "elsewhere/b.zarr"}), client=client)
     assert out.url == str(project.folder / "elsewhere/b.zarr")
@@ -762,7 +767,7 @@ def test_no_task_raises_because_the_scheduler_logs_its_arguments(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compression", ["snappy", pytest.param("none", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("compression", ["snappy", "none"])
 def test_damaged_data_pages_name_the_file_and_no_value(
     project, client, helpers, compression, fixed
 ):

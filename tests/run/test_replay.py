@@ -214,10 +214,7 @@ USERS = {**ADDED, "data__unit": {"column": "note", "max_contributions": 2}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("changes", "unit"),
-    [(ADDED, None), pytest.param(USERS, PrivacyUnit("note", 2), marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("changes", "unit"), [(ADDED, None), (USERS, PrivacyUnit("note", 2))])
 def test_one_unit_less_changes_nothing_but_coefficients(traces, changes, unit):
     how = {"changes": changes, "neighbors": Neighbors.ADD_OR_REMOVE_ONE, "unit": unit}
     neighbors = {f"without {rows}": {"without": rows} for rows in (1, 2)}

@@ -209,11 +209,10 @@ def test_objects_of_a_table_that_a_format_governs_are_refused(bucket):
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, monkeypatch, method):
+def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, method):
     """Nobody mends or removes the file: a schedule tries again what ends with this code."""
     bucket.put("data/a.parquet", project.files()[0].read_bytes())
     bucket.put("data/b.parquet", b"no Parquet")
-    monkeypatch.setattr(objects, "_RETRIES", 1)
     objects._client.cache_clear()
     bucket.server.fault = lambda request: "refuse" if request.method == method else None
     for ask in (lambda: discover(bucket.url("data")), lambda: opened(bucket.url("data/a.parquet"))):
@@ -249,7 +248,7 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(project, bucket, client
 
 
 @pytest.mark.slow
-def test_lost_answers_leave_the_bytes_the_same(project, bucket, undisturbed, client, monkeypatch):
+def test_lost_answers_leave_the_bytes_the_same(project, bucket, undisturbed, client):
     """Every request is done, and its first answer never comes."""
     spec, seen = remote(project, bucket, **SMALL), set()
 

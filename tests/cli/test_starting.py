@@ -127,7 +127,7 @@ TYPED = {  # columns by their types alone: as many rows of one value tell nothin
 }
 
 
-def test_a_type_says_what_an_axis_counts_in_and_a_comment_asks_for_the_rest(project, run, init):
+def test_a_type_says_what_an_axis_counts_in_and_a_comment_asks_for_the_rest(project, init):
     columns = {name: pa.array([value] * 9, kind) for name, (kind, value, _) in TYPED.items()}
     project.write(columns)
     axes = [word for name, (*_, ends) in TYPED.items() for word in ("--axis", f"{name}={ends}")]

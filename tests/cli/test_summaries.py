@@ -192,12 +192,6 @@ def test_show_has_the_coefficients_of_a_linear_regression(project, run):
     assert value == pytest.approx(2, abs=0.2)
 
 
-def test_a_release_says_what_its_dataset_has_left(project, run):
-    assert run("release", "release.toml").out == (
-        "released ./out.zarr for epsilon 1; dataset trips has epsilon 2 left\n"
-    )
-
-
 def test_numbers_have_the_digits_that_their_interval_leaves(run, released):
     for words in (("--count", "x=3..7"), ("--mean",), ("--quantile", "x=.5")):
         for line in run("ask", "out.zarr", *words).out.splitlines():
@@ -206,16 +200,6 @@ def test_numbers_have_the_digits_that_their_interval_leaves(run, released):
                 assert low <= value <= high
                 digits = len(re.sub(r"\D", "", found[1]).strip("0"))
                 assert digits <= 2 + max(0, np.ceil(np.log10(abs(value) / (high - low))))
-
-
-def test_a_stream_of_a_chosen_bandwidth_is_refused_by_its_key(project, run):
-    project.spec(
-        data={"neighbors": "add-or-remove-one", "normalizer": "5000",
-              "source": "nights/{partition}.parquet"},
-        target={"bandwidth": "auto"}, stream={"every": "day", "horizon": 30},
-        mechanism={"k": None, "h": None, "noise": None},
-    )  # fmt: skip
-    run("plan", "release.toml").refused(2, "target.bandwidth: a stream needs numbers")
 
 
 def test_commands_that_are_printed_can_be_copied(project, run):

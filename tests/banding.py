@@ -76,12 +76,10 @@ def columns(rows: Any) -> dict[str, Any]:
     return dict(zip(AXES, np.ascontiguousarray(rows.T), strict=False))
 
 
-def in_memory(
-    spec: ReleaseSpec, records: dict[str, Any], key: bytes | None = bytes(32)
-) -> Synopsis:
+def in_memory(spec: ReleaseSpec, records: dict[str, Any]) -> Synopsis:
     """The synopsis of these records, by the plan of their spec."""
     plan = plan_files(spec, ())
-    return synopsis_of(spec, plan, centers(spec, plan, records), key)
+    return synopsis_of(spec, plan, centers(spec, plan, records), bytes(32))
 
 
 def drawn(case: Any, records: dict[str, Any], draws: Iterable[int]) -> Iterable[Synopsis]:

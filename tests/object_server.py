@@ -65,9 +65,6 @@ class ObjectServer:
     def reads(self, part: str = "") -> list[str]:
         return [one.path for one in self.requests if one.method == "GET" and part in one.path]
 
-    def writes(self) -> list[str]:
-        return [str(one) for one in self.requests if one.method in ("PUT", "POST", "DELETE")]
-
 
 def start(certificate: Path | None = None) -> tuple[ObjectServer, Any]:
     """The server, and what stops it; ImportError where moto is not installed.

@@ -142,9 +142,9 @@ class Project:
             }
         )
 
-    def reservation(self, name: str = "density") -> Reservation:
+    def reservation(self) -> Reservation:
         with self.ledger() as ledger:
-            found = ledger.find("trips", name)
+            found = ledger.find("trips", "density")
         assert found is not None
         return found
 

@@ -100,14 +100,12 @@ def imported(module: Module, known: set[str]) -> Iterator[str]:
         elif (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name | ast.Attribute)
-            and getattr(node.func, "id", getattr(node.func, "attr", "")) in LOADERS
+            and getattr(node.func, "id", getattr(node.func, "attr", ""))
+            in {"import_module", "__import__"}
             and node.args
             and isinstance(node.args[0], ast.Constant)
         ):
             yield str(node.args[0].value)
-
-
-LOADERS = {"import_module", "__import__"}
 
 
 def violations(package: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import shutil
 import subprocess
@@ -69,17 +68,6 @@ def run(folder, text):
     return done.stdout.split()
 
 
-def touched(copy):
-    """Files of the copy that the package lacks, or has otherwise."""
-    paths = (path for path in copy.rglob("*.py"))
-    ours = ((path, PACKAGE / path.relative_to(copy)) for path in paths)
-    return {
-        one.relative_to(copy).as_posix()
-        for one, other in ours
-        if not other.exists() or not filecmp.cmp(one, other, shallow=False)
-    }
-
-
 def change(path, old, new):
     text = path.read_text()
     assert text.count(old) == 1
@@ -113,7 +101,6 @@ def test_a_kernel_is_a_file_and_its_place_in_the_registry(copy):
         "\n__all__",
         "from dbern.bernstein.kernels.quadweight import Quadweight\n\n__all__",
     )
-    assert touched(copy) == {"bernstein/kernels/quadweight.py", "bernstein/kernels/__init__.py"}
     said = run(
         copy.parent,
         released(
@@ -179,7 +166,6 @@ def test_a_loss_is_a_class_and_its_place_in_the_registry(copy):
     losses = copy / "erm/losses.py"
     change(losses, "\nLOSSES:", LOSS)
     change(losses, "Huber, EpsilonInsensitive)", "Huber, EpsilonInsensitive, LogCosh)")
-    assert touched(copy) == {"erm/losses.py"}
     said = run(
         copy.parent,
         released(
@@ -267,7 +253,6 @@ def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
     change(families, first, f"from dbern.privacy import cautious\n{first}")
     change(families, "PAPER, ADVANCED)", "PAPER, ADVANCED, CAUTIOUS)")
     change(families, "FAMILIES: Final", FAMILY + "FAMILIES: Final")
-    assert touched(copy) == {"privacy/cautious.py", "privacy/families.py"}
     said = run(
         copy.parent,
         """
@@ -402,7 +387,6 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
     change(registry, "from dbern.reconstruct.spectral import ",
            "from dbern.reconstruct.reversal import Reversal, ReversedStrategy\n"
            "from dbern.reconstruct.spectral import ")  # fmt: skip
-    assert touched(copy) == {"reconstruct/reversal.py", "reconstruct/__init__.py"}
     said = run(
         copy.parent,
         """
@@ -465,9 +449,6 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
     change(registry, "OneVersusRest),", "OneVersusRest, Halved),")
     change(learner, first, f"from dbern.combination.halved import Halved\n{first}")
     change(learner, "Identity() if schema", "Halved() if schema")
-    assert touched(copy) == {
-        "combination/halved.py", "combination/__init__.py", "targets/kernel_density.py",
-    }  # fmt: skip
     said = run(
         copy.parent,
         released('"laplace"')

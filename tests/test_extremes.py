@@ -357,9 +357,7 @@ def numbered(words: int) -> pa.Table:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fixed")
-@pytest.mark.parametrize(
-    "kind", ["arrow", "reader", "files", pytest.param("dask", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["arrow", "reader", "files", "dask"])
 def test_a_word_more_than_indices_number_ends_as_one_less(tmp_path, kind):
     if kind in NEEDED:
         pytest.importorskip(NEEDED[kind])

@@ -18,18 +18,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def flights(project):
-    project.spec(
-        release={"name": "delays", "output": "delays.zarr"},
-        data={"source": str(FLIGHTS)},
-        data__bounds={"x": None, "y": None, "time": [0.0, 24.0], "delay": [-60.0, 180.0]},
-        target={"bandwidth": list(BANDWIDTH.values())},
-        mechanism={"k": 40, "h": 12},
-    )
-    return project
-
-
 def direct(times, delays):
     """The density from its definition on a product grid, every flight a Gaussian bump."""
     table = pq.read_table(FLIGHTS)
@@ -44,7 +32,14 @@ def direct(times, delays):
     return bumps[0] @ bumps[1].T / (2 * np.pi * len(table)), int((~kept).sum())
 
 
-def test_the_density_of_delays_over_the_day(flights, run):
+def test_the_density_of_delays_over_the_day(project, run):
+    project.spec(
+        release={"name": "delays", "output": "delays.zarr"},
+        data={"source": str(FLIGHTS)},
+        data__bounds={"x": None, "y": None, "time": [0.0, 24.0], "delay": [-60.0, 180.0]},
+        target={"bandwidth": list(BANDWIDTH.values())},
+        mechanism={"k": 40, "h": 12},
+    )
     planned = run("plan", "release.toml", "--json")
     assert planned.code == 0, planned.err
     certificate = planned.json["certificate"]
@@ -55,15 +50,15 @@ def test_the_density_of_delays_over_the_day(flights, run):
     truth, dropped = direct(times, delays)
     assert dropped > 0, "some flights lie outside: they count in n and nowhere else"
     mesh = np.meshgrid(times, delays, indexing="ij")
-    queries = flights.folder / "queries.parquet"
+    queries = project.folder / "queries.parquet"
     columns = {"delay": mesh[1].ravel(), "time": mesh[0].ravel()}
     pq.write_table(pa.table(columns), queries)
     assert run("query", "delays.zarr", queries, "--out", "answers.parquet").code == 0
-    answers = pq.read_table(flights.folder / "answers.parquet")["value"].to_numpy()
+    answers = pq.read_table(project.folder / "answers.parquet")["value"].to_numpy()
     error = np.abs(answers.reshape(truth.shape) - truth).max()
     assert error <= certificate["total"]
     # The certificate is for the worst database: on this one the error is a fraction of the peak.
     assert error < 0.25 * truth.max()
-    assert flights.spent() == "epsilon 1, epsilon 0 reserved"
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
     shown = run("show", "delays.zarr", "--details")
     assert "time in [0, 24]; delay in [-60, 180]" in shown.out

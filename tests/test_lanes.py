@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import lanes
 import pytest
@@ -120,22 +121,12 @@ def test_the_seed_decides_which_and_the_order_of_tests_does_not():
 
 
 def test_a_run_without_a_lane_is_of_all_that_this_one_left():
-    class Hook:
-        def pytest_deselected(self, items):
-            left.extend(items)
-
-    class Config:
-        hook = Hook()
-
-        def getoption(self, _name):
-            return 1.0
-
-    class Option:
-        lane, seed, cases, without = "verify", "seed", "", "test"
-
     left: list[Item] = []
-    config = Config()
-    config.option = Option()
+    config = SimpleNamespace(
+        hook=SimpleNamespace(pytest_deselected=lambda items: left.extend(items)),
+        getoption=lambda _name: 1.0,
+        option=SimpleNamespace(lane="verify", seed="seed", cases="", without="test"),
+    )
     items = cases("tests/a/test_a.py::test_one", 10)
     quick = lanes.choose(items, "test", "seed")
     before = [*items]

@@ -23,12 +23,6 @@ _ORACLE = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def environment():
-    """No module is found but those installed, and those of whoever starts a process."""
-    return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-
-
 def oracle(project):
     project.write({"x": [1.0, 2.0, 3.0]})
     (project.folder / "own_curve.py").write_text(_MODULE.format(value=0.5))
@@ -115,8 +109,9 @@ def follow(block: Block, folder: Path, executable: str, environment) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_on_functions_is_followed_as_pasted(tmp_path, executable, environment):
+def test_the_page_on_functions_is_followed_as_pasted(tmp_path, executable):
     """In processes of its own: nothing but the page puts its module where Python looks."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     page = blocks((ROOT / "docs" / "oracle.md").read_text(encoding="utf-8"))
     python = [block.text for block in page if block.language == "python" and not block.file]
     done = subprocess.run([sys.executable, "-"], input=python[0], cwd=tmp_path, text=True,

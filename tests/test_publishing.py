@@ -26,17 +26,14 @@ FOLDERS = (".", "docs", "docs/development", "pipelines", "deploy")
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 
-def loaded(path):
+@pytest.fixture(scope="module")
+def site():
     """A script that is in no package, as a module."""
+    path = ROOT / "docs" / "site" / "build.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(scope="module")
-def site():
-    return loaded(ROOT / "docs" / "site" / "build.py")
 
 
 # --- The site
@@ -102,7 +99,7 @@ def test_every_formula_of_the_pages_is_tex(site):
 
 
 @pytest.mark.slow
-def test_the_site_is_built_without_a_warning(site, monkeypatch, tmp_path, capfd):
+def test_the_site_is_built_without_a_warning(site, capfd):
     pytest.importorskip("mkdocs")
     pytest.importorskip("material")
     pytest.importorskip("mkdocstrings_handlers.python")

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from numba import types
 
-from dbern.compiling import compiled
 from dbern.data.objects import ObjectStoreSettings, read_credentials, trusted
 from dbern.errors import DbernError, printable, shortage_of, without_text
 from dbern.ledger.high_water_mark import HighWaterMark
@@ -26,7 +24,6 @@ from dbern.system import (
     memory_limit,
     memory_used,
     named_function,
-    one_thread,
     raise_powers,
     source_digest,
     version,
@@ -68,13 +65,6 @@ def test_what_is_no_path_is_a_url():
 def test_what_is_no_dict_is_empty():
     assert dict_of({"a": 1}) == {"a": 1}
     assert dict_of(["a"]) == {}
-
-
-def test_one_thread_limits_linear_algebra():
-    from threadpoolctl import threadpool_info
-
-    with one_thread():
-        assert all(pool["num_threads"] == 1 for pool in threadpool_info())
 
 
 def test_a_version_is_that_of_the_package():
@@ -137,10 +127,6 @@ def test_powers_of_ten_in_a_text_are_raised():
 def test_a_table_escapes_its_texts():
     assert "&lt;b&gt;" in html_table({"a": "<b>"})
     assert "<b>" not in html_table({"<b>": "a"})
-
-
-def test_a_compiled_function_is_the_function():
-    assert compiled(lambda x: 2.0 * x, types.float64(types.float64))(1.5) == 3.0
 
 
 def test_what_a_terminal_obeys_is_written_out():

@@ -26,8 +26,9 @@ DENSITY = {
 REGRESSION = {**DENSITY, "data": {**DENSITY["data"], "response": {"column": "y", "bounds": [0, 4]}}}
 
 
-def changed(spec, **sections):
-    return {**spec, **{name: {**spec.get(name, {}), **keys} for name, keys in sections.items()}}
+def changed(**sections):
+    changes = {name: {**DENSITY.get(name, {}), **keys} for name, keys in sections.items()}
+    return {**DENSITY, **changes}
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ NOISES = ["laplace", "discrete-gaussian", "laplace-advanced"]
 def test_a_bound_of_half_is_caught_with_every_norm(noise, monkeypatch):
     delta = {} if noise == "laplace" else {"budget": {"delta": "1e-6"}}
     budget = {"epsilon": "1", "ledger": "sqlite:///l.db", "dataset": "d", **delta.get("budget", {})}
-    spec = changed(DENSITY, mechanism={"noise": noise}, budget=budget)
+    spec = changed(mechanism={"noise": noise}, budget=budget)
     right = search(KernelDensity, spec).largest
     assert 0.5 < right <= 1
     moved, function = KernelSum.sensitivity, KernelSum.function_sensitivity.fget
@@ -121,7 +122,7 @@ PRIVATE = [
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("data", PRIVATE, ids=["added", "unit", "added unit"])
 def test_every_neighbouring_relation_is_searched(data, monkeypatch):
-    spec = changed(DENSITY, data=data)
+    spec = changed(data=data)
     assert 0.5 < search(KernelDensity, spec).largest <= 1
     monkeypatch.setattr("dbern.measure.statistic.RecordSum.sensitivity", third_of_one_row)
     assert search(KernelDensity, spec).found

@@ -67,7 +67,7 @@ def test_a_night_catches_up_and_a_second_trigger_spends_nothing(folder, capsys):
     [("nightly", "trips", "epsilon 0.7", 7), ("year", "year", "epsilon 1", 7),
      ("weekly", "loans", "epsilon 0.4", 2)],
 )  # fmt: skip
-def test_a_service_does_what_it_is_for(folder, capsys, unit, dataset, spent, published):
+def test_a_service_does_what_it_is_for(folder, unit, dataset, spent, published):
     """The command of its unit, where the specs are; and then nothing of it is missing."""
     generate(folder / "data", days=7, weeks=0, rows=4000, today=TODAY)
     with dbern.BudgetLedger.open(URL) as ledger:

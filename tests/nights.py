@@ -47,7 +47,7 @@ PEOPLE: dict[str, dict[str, Any]] = {
 RESERVED, COUNTED, SEALED, PUBLISHED = (
     "dbern.ledger.BudgetLedger.begin_reading",
     "dbern.ledger.BudgetLedger.spend",
-    "dbern.releasing.run.publish",
+    "dbern.run.stages.publish",
     "dbern.ledger.BudgetLedger.commit",
 )
 """What a night calls once it has come so far."""

@@ -18,8 +18,8 @@ from dbern.model.function_classes import FunctionClass
 from dbern.planning.component_plan import PlannedMeasurement
 from dbern.planning.cost import Cost
 from dbern.planning.predicted import width_text
-from dbern.planning.protection import protection_lines
 from dbern.planning.resolved import spec_for_rows
+from dbern.planning.rules import protection_lines
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.zcdp import pure_rho, rho_above

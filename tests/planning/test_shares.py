@@ -41,7 +41,7 @@ def learner(*parts):
 @pytest.fixture
 def several(monkeypatch):
     def known(*parts):
-        monkeypatch.setattr("dbern.planning.spec.learner_of", lambda kind: learner(*parts))
+        monkeypatch.setattr("dbern.planning.rules.learner_of", lambda kind: learner(*parts))
 
     return known
 

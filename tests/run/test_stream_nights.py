@@ -135,9 +135,9 @@ def test_a_row_that_comes_late_is_in_no_closed_node(nights, monkeypatch):
 
 @pytest.mark.parametrize("place", ["footers", "stream_request", "release_night"])
 def test_no_error_that_leaves_a_stream_holds_anothers_text(nights, monkeypatch, place):
-    module = "run" if place == "release_night" else "stream"
+    module = "run.stages" if place == "release_night" else "nights.night"
     error = type("private-1", (ValueError,), {})("private-1")
-    monkeypatch.setattr(f"dbern.run.{module}.{place}", Mock(side_effect=error))
+    monkeypatch.setattr(f"dbern.{module}.{place}", Mock(side_effect=error))
     with pytest.raises(InternalError, match=r"internal error: ValueError .its text is") as raised:
         nights.release(0)
     assert "private-" not in "".join(traceback.format_exception(raised.value))

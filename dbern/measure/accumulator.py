@@ -190,11 +190,22 @@ class _RecordPass(Pass):
         pass
 
 
+def most_rows(normalizer: int) -> int:
+    """The most rows there can be where their number is private: a public power of two."""
+    return max(_MIN_MOST_ROWS, _ROWS_PER_NORMALIZER << normalizer.bit_length())
+
+
 @dataclass(frozen=True)
-class DerivedAccumulator(Accumulator):
-    """An accumulator that counts like another and finishes differently."""
+class NormalizedAccumulator(Accumulator):
+    """An accumulator for the most rows, m, whose values are over the normalizer n instead.
+
+    It counts like `inner`, and finishes differently.
+    """
 
     inner: Accumulator
+    strategy: AnyStrategy
+    protection: Protection
+    n: int
 
     @property
     def passes(self) -> int:
@@ -229,20 +240,6 @@ class DerivedAccumulator(Accumulator):
     def start_pass(self, state: Int64Array, salt: bytes, index: int) -> Pass:
         """Begin a pass of the accumulator."""
         return self.inner.start_pass(state, salt, index)
-
-
-def most_rows(normalizer: int) -> int:
-    """The most rows there can be where their number is private: a public power of two."""
-    return max(_MIN_MOST_ROWS, _ROWS_PER_NORMALIZER << normalizer.bit_length())
-
-
-@dataclass(frozen=True)
-class NormalizedAccumulator(DerivedAccumulator):
-    """An accumulator for the most rows, m, whose values are over the normalizer n instead."""
-
-    strategy: AnyStrategy
-    protection: Protection
-    n: int
 
     @property
     def errors(self) -> Errors:

@@ -18,7 +18,7 @@ import numpy as np
 from dbern.data.domain import Axis, Column, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.counters import Counters
-from dbern.planning.component_plan import PlannedMeasurement
+from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -90,9 +90,7 @@ def moves(plan: ReleasePlan, staged: Sequence[Sequence[Int64Array]]) -> list[flo
     ]
 
 
-def distance_ratios(
-    first: Int64Array, second: Int64Array, planned: PlannedMeasurement
-) -> FloatArray:
+def distance_ratios(first: Int64Array, second: Int64Array, planned: PlannedComponent) -> FloatArray:
     """Distances of integers (m, N) and (m', N) over the law's sensitivity."""
     norm, bound = _sensitivity(planned)
     ratios = np.empty((len(first), len(second)))
@@ -104,7 +102,7 @@ def distance_ratios(
     return ratios / bound
 
 
-def _sensitivity(planned: PlannedMeasurement) -> tuple[float, float]:
+def _sensitivity(planned: PlannedComponent) -> tuple[float, float]:
     """Sensitivity of the planned law, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
     family = next(

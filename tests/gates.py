@@ -29,7 +29,7 @@ WIDE_CLASSES = {  # what a spec or a store's metadata may say
     "dbern.learn.kernel_erm.KernelERM",
 }
 UNTYPED_NAMES = {  # of variables that hold an object of an abstract class of ours
-    *("contract", "learner", "measurement", "plan", "planned", "release", "spec", "strategy"),
+    *("contract", "learner", "statistic", "plan", "planned", "release", "spec", "strategy"),
     "synopsis",
 }
 FORBIDDEN_WORDS = {
@@ -48,7 +48,7 @@ PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besi
         "Distribution",
         "Domain",
         "KernelSum",
-        "Measurement",
+        "Statistic",
         "Series",
         "Stream",
     ),

@@ -175,8 +175,8 @@ def test_a_loss_is_a_class_and_its_place_in_the_registry(copy):
         )
         + """
     low, high = found(np.array([[2.0], [8.0]]))
-    (measurement,) = spec.learner.components(spec.records)
-    print(type(measurement.loss).__name__, -1.1 < low < -0.7 and 0.7 < high < 1.1)
+    (statistic,) = spec.learner.components(spec.records)
+    print(type(statistic.loss).__name__, -1.1 < low < -0.7 and 0.7 < high < 1.1)
     try:
         planned("laplace", target={"kind": "kernel-erm", "length_scale": [1.0], "loss": "none"})
     except dbern.SpecError as refused:

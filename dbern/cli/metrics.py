@@ -1,4 +1,4 @@
-"""Measurements of a ledger for dashboards and alerts, as Prometheus text: ``dbern metrics``.
+"""Statistics of a ledger for dashboards and alerts, as Prometheus text: ``dbern metrics``.
 
 It holds public facts only: budgets, states, the times of reservations, and when certificates end.
 How long a stage took may depend on records and is in the private run record: it is among them where
@@ -108,12 +108,12 @@ def metrics(
     plan.
     """
     with imports_noted(silent=quiet or as_json):
-        measurements = list(samples(url, schedules, certificates, private=private))
-    text = _exposition(measurements)
+        statistics = list(samples(url, schedules, certificates, private=private))
+    text = _exposition(statistics)
     if textfile is not None:
         write_file(textfile, text, "--textfile", _PRIVATE if private else _READABLE)
         text = f"wrote {textfile}"
-    return {"metrics": [sample._asdict() for sample in measurements]}, text.rstrip()
+    return {"metrics": [sample._asdict() for sample in statistics]}, text.rstrip()
 
 
 def samples(

@@ -81,7 +81,7 @@ class RiskModel:
     are several outputs as its output, one against the rest. `cost` is the paper's C, and `chosen`
     if a plan chose it, which then stores it. There are `shards`, by default so many that the
     features of one are kept in memory; where they are of whole units, `ids` has the units' ids. `n`
-    is the public number of rows or the normalizer, 0 before a plan: only a plan's measurement has
+    is the public number of rows or the normalizer, 0 before a plan: only a plan's statistic has
     sensitivities. `sources` are key, name and digest of the module of a kernel and a loss that the
     spec names: bounds are proved for the text that was planned with.
     """

@@ -1,4 +1,4 @@
-"""Linear functions by a perturbed objective, as a measurement: one solve of all records.
+"""Linear functions by a perturbed objective, as a statistic: one solve of all records.
 
 Features of a record are ``2 y - 1`` of its unit-cube position y, in [-1, 1] exactly (doubling
 is exact, and a subtraction rounds monotonically), and a constant k. A record's gradient has entries
@@ -78,7 +78,7 @@ from dbern.erm.statistics import LinearFunctions
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
 from dbern.reconstruct.base import AnyStrategy, Bound, Slab, VectorStrategy
@@ -142,7 +142,7 @@ def loss_of(model: LinearFunctions) -> Softmax | OutputwiseLoss:
 
 
 @dataclass(frozen=True)
-class PerturbedFunctions(Measurement):
+class PerturbedFunctions(Statistic):
     """Weights of linear functions, by a perturbed objective.
 
     b spends `objective_fraction` of the budget, and `output_fraction` pays for the noise that is

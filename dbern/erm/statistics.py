@@ -1,4 +1,4 @@
-"""Regularized risk minimizers as measurements: functions on a lattice, or weights as they are.
+"""Regularized risk minimizers as statistics: functions on a lattice, or weights as they are.
 
 *Units.* Values on a lattice are in units of ``C M c``, c the volume of a kernel translate, so that
 a minimizer with a Gaussian kernel is a mixture of densities with signed weights that sum to at most
@@ -38,17 +38,17 @@ from dbern.erm.models import RiskModel
 from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
 from dbern.erm.spaces import GramKernel, LinearFeatures
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, Bound, LatticeMapStrategy, VectorStrategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy
 
 
 @dataclass(frozen=True)
-class _RiskMeasurement(RiskModel, Measurement):
+class _RiskStatistic(RiskModel, Statistic):
     name: str = field(default="weights", kw_only=True)
 
-    def bind(self, n: int, charge: Budget) -> Measurement:
+    def bind(self, n: int, charge: Budget) -> Statistic:
         """Return it for n records; before, it has no sensitivities."""
         del charge
         return self.resolved(n)
@@ -87,7 +87,7 @@ def _repeated(outputs: int, norm: int) -> str:
 
 
 @dataclass(frozen=True)
-class RiskMinimizer(_RiskMeasurement):
+class RiskMinimizer(_RiskStatistic):
     """A regularized risk minimizer as a function on the lattice."""
 
     space: GaussianFeatures | GramKernel
@@ -144,7 +144,7 @@ class RiskMinimizer(_RiskMeasurement):
 
 
 @dataclass(frozen=True)
-class LinearFunctions(_RiskMeasurement):
+class LinearFunctions(_RiskStatistic):
     """Weights of every output, one output after the other (*Linear functions* above)."""
 
     space: LinearFeatures

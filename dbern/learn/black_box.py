@@ -1,4 +1,4 @@
-"""A user's function of records and points as a measurement.
+"""A user's function of records and points as a statistic.
 
 Let A be the function *as it is computed*: f of the bounded records in sorted order, floats and all,
 each value cut to the public bounds, a failure replaced by the stated constant. Released is
@@ -44,7 +44,7 @@ from dbern.errors import IntegrityError
 from dbern.learn.user_functions import FUNCTION, UserFunction, load, try_out
 from dbern.measure.accumulator import Errors, Memory, StoppedError
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, Bound, LatticeStrategy, Slab
 from dbern.types import FloatArray, Int64Array
@@ -58,7 +58,7 @@ _MAX_BITS = 52  # of a sum, so that it is a float without error
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlackBox(Measurement):
+class BlackBox(Statistic):
     """A user's function before its lattice is chosen.
 
     `smoothness` is the class of F, in values as they are and positions in the unit cube. `stated`
@@ -94,7 +94,7 @@ class BlackBox(Measurement):
         return self.l1_sensitivity is not None
 
     def bind(self, n: int, charge: Budget) -> BlackBox:
-        """Return the measurement for n records."""
+        """Return the statistic for n records."""
         del charge
         return replace(self, user=replace(self.user, n=n))
 

@@ -72,7 +72,7 @@ from dbern.data.domain import Axis, Column, Domain, Response
 from dbern.measure.accumulator import Accumulator, Errors, Memory, Pass
 from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.record_weights import RecordWeights, ResponseWeight
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, Slab
 from dbern.types import FloatArray, Int64Array, UInt64Array
@@ -201,7 +201,7 @@ _ATOMS_PER_MOVE = 3  # as many atoms as one of a kernel sum: *Effective kernel*,
 
 
 @dataclass(frozen=True)
-class GapSum(Measurement):
+class GapSum(Statistic):
     """A Priestley-Chao estimate.
 
     `domain` has the one axis, `max_gap` is G in steps of a position. `n` is the public number of

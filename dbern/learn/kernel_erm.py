@@ -37,11 +37,11 @@ from dbern.learn.minimizers import (
     stated_cost,
 )
 from dbern.learn.predictions import minimizer_notes, predicted_weights
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.learner import DesignedMeasurement, Learner, Lengths, Positive, response_of
+from dbern.targets.learner import DesignedStatistic, Learner, Lengths, Positive, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
 
@@ -161,7 +161,7 @@ class KernelERM(Learner):
     at_zero: Positive | None = Field(None, description="at_zero = 1.0, likewise")
     curvature: Positive | None = Field(None, description="curvature = 1.0, likewise")
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One, of as many outputs as there are models."""
         loss = self._loss(schema)
         space = self._space(schema)
@@ -214,7 +214,7 @@ class KernelERM(Learner):
         return made(schema, constant)
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
         del n

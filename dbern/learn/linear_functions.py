@@ -32,7 +32,7 @@ from dbern.learn.predictions import (
     predicted_weights,
 )
 from dbern.measure.gathered import GatheredAccumulator
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.base import AnyStrategy, VectorStrategy
 from dbern.targets.typical import (
@@ -84,7 +84,7 @@ class UnboundLinearFunctions(LinearFunctions):
             return functions.from_params(strategy, n, params)
         return self.model.from_params(strategy, n, params)
 
-    def bind(self, n: int, charge: Budget) -> Measurement:
+    def bind(self, n: int, charge: Budget) -> Statistic:
         """The method and C that predict the smaller risk, with the prediction's text.
 
         The risk of more than two classes is the share of wrong ones, as noise costs the log loss
@@ -115,7 +115,7 @@ class UnboundLinearFunctions(LinearFunctions):
 
     def _with_notes(
         self, functions: LinearFunctions | PerturbedFunctions, predictions: tuple[str, ...]
-    ) -> Measurement:
+    ) -> Statistic:
         """Note the method and the C that were chosen; a stated C is noted by its learner."""
         if isinstance(functions, PerturbedFunctions):
             n = functions.model.n
@@ -173,7 +173,7 @@ class UnboundLinearFunctions(LinearFunctions):
 
 def build_linear_functions(
     schema: RecordSchema, loss: Loss, method: Method, cost: Cost, constant: float, shards: Shards
-) -> Measurement:
+) -> Statistic:
     """Linear functions by objective or weights, as the plan chooses.
 
     Raises SpecError for parameters that the method, or an axis of categories, has no use for.

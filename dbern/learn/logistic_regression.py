@@ -27,7 +27,7 @@ from dbern.learn.minimizers import (
     combine_classes,
     cost_text,
 )
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.targets.learner import Learner
 
 
@@ -77,7 +77,7 @@ class LogisticRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One."""
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:

@@ -95,7 +95,7 @@ def build_minimizer(
     cost: float,
     shards: Shards,
 ) -> LinearFunctions | RiskMinimizer:
-    """The minimizer as a measurement: labels are classes where there are some, or responses."""
+    """The minimizer as a statistic: labels are classes where there are some, or responses."""
     radius = schema.response.radius if schema.response else 1.0
     parameters = (label_weights(schema), cost, radius, num_shards(shards))
     if isinstance(space, LinearFeatures):

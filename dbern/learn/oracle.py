@@ -14,10 +14,10 @@ from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_box import BlackBox, BlackBoxAccumulator
 from dbern.learn.user_functions import UserFunction, load
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
-from dbern.targets.learner import DesignedMeasurement, Learner, Positive
+from dbern.targets.learner import DesignedStatistic, Learner, Positive
 from dbern.targets.parameters import Section
 from dbern.targets.predicted_functions import deviation_of
 
@@ -130,7 +130,7 @@ class Oracle(Learner):
         """The digest of the function's module."""
         return {"function_sha256": self._digest()}
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One."""
         low, high = self.bounds
         if not -math.inf < low < high < math.inf:
@@ -167,13 +167,13 @@ class Oracle(Learner):
         return (f"the sensitivity of {self.function} is the spec's word, not proved; {text}",)
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Say which box is asked, at how many points and in how many calls, and with what noise."""
         del schema
         (design,) = designs
         black_box, strategy = (
-            cast("BlackBox", design.measurement),
+            cast("BlackBox", design.statistic),
             cast("LatticeStrategy", design.strategy),
         )
         accumulator = cast("BlackBoxAccumulator", black_box.accumulator(strategy, n, 0.0))

@@ -42,7 +42,7 @@ from dbern.privacy.perturbation import penalty_weight, tied_charge
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
 from dbern.system import one_thread
-from dbern.targets.learner import DesignedMeasurement
+from dbern.targets.learner import DesignedStatistic
 from dbern.targets.predicted_functions import Function, deviation_of
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
 from dbern.types import FloatArray
@@ -141,7 +141,7 @@ def _minimizers(
 
 def minimizer_notes(
     typical: Typical,
-    design: DesignedMeasurement,
+    design: DesignedStatistic,
     space: GaussianFeatures | GramKernel,
     loss: Loss,
     cost: float,
@@ -166,7 +166,7 @@ def _grams(
 ) -> tuple[FloatArray, FloatArray]:
     """The kernel of points with each other; and as it is released, for products over axes."""
     unit = function.unit
-    if kernels := function.design.measurement.kernels:
+    if kernels := function.design.statistic.kernels:
         top = math.prod(kernel.peak for kernel in kernels)
         plain, released = (
             np.prod(function.translates(unit, plain=plain), axis=0) / top for plain in (True, False)

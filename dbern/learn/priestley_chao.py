@@ -15,10 +15,10 @@ from dbern.data.resolution import NEAR
 from dbern.errors import SpecError
 from dbern.learn.gaps import POSITION_BITS, GapSum
 from dbern.learn.minimizers import combine_responses
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.learner import (
-    DesignedMeasurement,
+    DesignedStatistic,
     KernelName,
     Learner,
     Lengths,
@@ -79,7 +79,7 @@ class PriestleyChao(Learner):
     max_gap: Positive = Field(description="max_gap = 0.001, where gaps are cut, in data units")
     kernel: KernelName = Field("gaussian", description='kernel = "gaussian"')
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """The one sum."""
         domain, response = schema.domain, response_of(schema)
         if domain.dimensions != 1:
@@ -102,7 +102,7 @@ class PriestleyChao(Learner):
         return combine_responses(schema)
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's.
 

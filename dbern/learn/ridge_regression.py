@@ -35,10 +35,10 @@ from dbern.learn.minimizers import (
 )
 from dbern.learn.moment_sums import MomentSums
 from dbern.learn.predictions import predicted_moments, predicted_weights
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS
-from dbern.targets.learner import DesignedMeasurement, Learner, response_of
+from dbern.targets.learner import DesignedStatistic, Learner, response_of
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import (
     UNEXPLAINED,
@@ -114,7 +114,7 @@ class RidgeRegression(Learner):
     constant: float = CONSTANT
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One."""
         response = response_of(schema)
         if self._by_moments(schema):
@@ -179,7 +179,7 @@ class RidgeRegression(Learner):
         )  # fmt: skip
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         response = response_of(schema)
@@ -198,7 +198,7 @@ class RidgeRegression(Learner):
                 note = (*note, 'of listed values method = "objective" may have less noise: plan it')
             return (*lines, *note)
         if self.method == "objective":
-            return ()  # the measurement, which chooses, says it
+            return ()  # the statistic, which chooses, says it
         space = LinearFeatures(schema.domain.dimensions, Linear(self.constant))
         loss, noise = Square(response.radius), deviation_of(designs[0].law)
         ours, _ = predicted_weights(typical, space, loss, stated_cost(self.C), noise)

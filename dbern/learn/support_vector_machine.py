@@ -41,10 +41,10 @@ from dbern.learn.minimizers import (
 from dbern.learn.predictions import minimizer_notes
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.record_weights import ByCategory, SignWeight
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import axis_kernels
-from dbern.targets.learner import DesignedMeasurement, Learner, Lengths
+from dbern.targets.learner import DesignedStatistic, Learner, Lengths
 from dbern.targets.predicted_functions import predicted_sums
 from dbern.targets.typical import TypicalClasses
 
@@ -95,14 +95,14 @@ class SupportVectorMachine(Learner):
     width: float = Field(0.1, ge=1e-3, le=1, description="width = 0.1, from 0.001 to 1")
     shards: Shards = SHARDS
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """The signed sum, or one sum for each of more than two classes; or what is solved for."""
         label, domain = schema.classes, schema.domain
         if stated_cost(self.C) > 1:
             space, loss = gaussian_space(schema, self.length_scale), Hinge(self.width)
             return (build_minimizer(schema, loss, space, stated_cost(self.C), self.shards),)
         kernels = axis_kernels(domain, self.length_scale, "length_scale")
-        # The measurement's kernels are densities: the machine's is this times their product.
+        # The statistic's kernels are densities: the machine's is this times their product.
         scale = stated_cost(self.C) * math.prod(
             g.bandwidth * math.sqrt(2 * math.pi) for g in kernels
         )
@@ -132,7 +132,7 @@ class SupportVectorMachine(Learner):
         return (cost_text(stated_cost(self.C), n),)
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n

@@ -1,4 +1,4 @@
-"""Accumulators: a measurement as integer sums over records, and the values that follow from them.
+"""Accumulators: a statistic as integer sums over records, and the values that follow from them.
 
 An accumulator is public, and its state is exact: any order of records, any partition of them and
 any number of workers give the same integers.

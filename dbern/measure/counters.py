@@ -1,4 +1,4 @@
-"""Counting by workers: all measurements' accumulators as one, portion by portion or in passes."""
+"""Counting by workers: all statistics' accumulators as one, portion by portion or in passes."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _joined(batches: Sequence[dict[str, FloatArray]]) -> dict[str, FloatArray]:
 
 @dataclass(frozen=True)
 class Counters:
-    """All measurements' accumulators as one: states are flat and add up.
+    """All statistics' accumulators as one: states are flat and add up.
 
     Where there is a `filter`, they get the missing record for every record whose value of that
     column is not one of its categories; where there is a `bounding`, the records that it keeps.

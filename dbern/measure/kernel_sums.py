@@ -125,7 +125,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
 @dataclass(frozen=True)
 class KernelSum(RecordSum):
-    """A weighted kernel sum as a measurement (proofs in `dbern.measure.kernel_sums`).
+    """A weighted kernel sum as a statistic (proofs in `dbern.measure.kernel_sums`).
 
     Parameters
     ----------
@@ -144,9 +144,9 @@ class KernelSum(RecordSum):
     oblique : Oblique, optional
         From positions in that domain to those in `domain`, whose axes are then oblique.
     counted_in : str, optional
-        See `Measurement`; itself where no weight is negative.
+        See `Statistic`; itself where no weight is negative.
     candidates : tuple of KernelSum
-        See `Measurement`; `choices` is how many there are, of one of them.
+        See `Statistic`; `choices` is how many there are, of one of them.
 
     Examples
     --------

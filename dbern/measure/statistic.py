@@ -1,8 +1,8 @@
 """Released quantities of records, and how they become integers.
 
-A *measurement* is a family of functions on the unit cube, its *outputs*, that one record moves
-together, or a vector; one calibration covers them. Measurements pay fractions of the release's
-budget (basic composition). An *accumulator* is a measurement as integer sums over records.
+A *statistic* is a family of functions on the unit cube, its *outputs*, that one record moves
+together, or a vector; one calibration covers them. Statistics pay fractions of the release's
+budget (basic composition). An *accumulator* is a statistic as integer sums over records.
 
 *Private rows.* Where the number of rows is private (add-or-remove neighbours, units of many rows),
 sums are divided by a public normalizer n instead, and that number appears nowhere.
@@ -36,15 +36,15 @@ from dbern.reconstruct.base import AnyStrategy, Bound
 from dbern.reconstruct.gram import CubeKernel
 
 WHOLE = Fraction(1)
-"""The budget fraction of a measurement that is released alone."""
+"""The budget fraction of a statistic that is released alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measurement(ABC):
+class Statistic(ABC):
     """One released family of functions, or a vector, before its strategy is chosen.
 
     It says how far a record moves it, and how records become integers. What else there is to say
-    has a usual value, which a kind of measurement overrides; a field that takes the place of a
+    has a usual value, which a kind of statistic overrides; a field that takes the place of a
     property needs a default.
 
     Parameters
@@ -90,7 +90,7 @@ class Measurement(ABC):
         """Choose integer sums and return them."""
         return self.from_params(strategy, n, self.params(strategy, n, tolerance))
 
-    def protected(self, protection: Protection, ids: Column | None) -> Measurement:  # noqa: ARG002
+    def protected(self, protection: Protection, ids: Column | None) -> Statistic:  # noqa: ARG002
         """Return it for other neighbours.
 
         Records that meet are chosen by `ids` where a unit is wider than a row. Raises SpecError
@@ -105,7 +105,7 @@ class Measurement(ABC):
             '"kernel-density"'
         )
 
-    def bind(self, n: int, charge: Budget) -> Measurement:  # noqa: ARG002 - usually it is the same
+    def bind(self, n: int, charge: Budget) -> Statistic:  # noqa: ARG002 - usually it is the same
         """Return it for a public number of rows and the release's charge, before it is planned."""
         return self
 
@@ -162,7 +162,7 @@ class Measurement(ABC):
 
     @property
     def counted_in(self) -> str | None:
-        """Name of the measurement that dominates a sum of kernels over records, if any.
+        """Name of the statistic that dominates a sum of kernels over records, if any.
 
         It has as many outputs, and adds each record at the same place with a weight that is at
         least as large as the size of this one's: itself where no weight is negative.
@@ -170,8 +170,8 @@ class Measurement(ABC):
         return None
 
     @property
-    def candidates(self) -> tuple[Measurement, ...]:
-        """Measurements of which the released bins choose one (`dbern.run.publish`).
+    def candidates(self) -> tuple[Statistic, ...]:
+        """Statistics of which the released bins choose one (`dbern.run.publish`).
 
         They have the same bins and other kernels; itself is that whose bins are fine enough for
         all.
@@ -221,15 +221,15 @@ class Measurement(ABC):
         """The bias, of a function that is resolved."""
         if self.bias is None:
             raise SpecError(
-                f'target.kind: the measurement "{self.name}" states no bias. In its class, write '
+                f'target.kind: the statistic "{self.name}" states no bias. In its class, write '
                 "the property bias: KernelMixture(kernels), or the class that its functions are in"
             )
         return self.bias
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordSum(Measurement):
-    """A measurement of which it is proved what a record more does, for all neighbours.
+class RecordSum(Statistic):
+    """A statistic of which it is proved what a record more does, for all neighbours.
 
     Nothing else knows of neighbours: sensitivities and accumulators are made for the `protection`
     here (*A unit of u rows* above). Subclasses bound what one record moves, and resolve a `counter`
@@ -293,14 +293,14 @@ class RecordSum(Measurement):
         return NormalizedAccumulator(counter, strategy, self.protection, n)
 
 
-def require_counted(measurements: Sequence[Measurement]) -> None:
+def require_counted(statistics: Sequence[Statistic]) -> None:
     """Refuse, by a SpecError, sums whose records are counted in nothing that is released."""
-    outputs = {measurement.name: measurement.outputs for measurement in measurements}
-    for measurement in measurements:
-        name, count = measurement.counted_in, measurement.outputs
+    outputs = {statistic.name: statistic.outputs for statistic in statistics}
+    for statistic in statistics:
+        name, count = statistic.counted_in, statistic.outputs
         if name is not None and outputs.get(name) != count:
             raise SpecError(
-                f'target.kind: the records of "{measurement.name}" are counted in "{name}", '
-                f"which is no measurement of {count} outputs; in the learner, write the name "
+                f'target.kind: the records of "{statistic.name}" are counted in "{name}", '
+                f"which is no statistic of {count} outputs; in the learner, write the name "
                 "of one, or counted_in=None"
             )

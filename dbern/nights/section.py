@@ -17,7 +17,7 @@ from pydantic import BeforeValidator, Field
 
 from dbern.data.times import from_text
 from dbern.errors import SpecError
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.nights.horizon import (
     MOST_NIGHTS,
     Horizon,
@@ -83,7 +83,7 @@ def check_partition(release: ReleaseSection, data: DataSection) -> None:
 
 
 def check_summed(
-    stream: StreamSection, protection: Protection, measurements: Sequence[Measurement]
+    stream: StreamSection, protection: Protection, statistics: Sequence[Statistic]
 ) -> None:
     """Refuse what does not add up over nights, or is not paid by the stream's one charge."""
     node_of(stream)
@@ -102,15 +102,15 @@ def check_summed(
             "stream.max_nights: a row is in one night. Leave it and enforce out, or write "
             'data.unit = { column = "user", max_contributions = 8 }'
         )
-    for measurement in measurements:
-        if measurement.additive and measurement.chooses:
+    for statistic in statistics:
+        if statistic.additive and statistic.chooses:
             raise SpecError(
                 "target.bandwidth: a stream needs numbers, which all of its nights share. Write "
                 "bandwidth = [0.5, 0.5], one an axis in data units"
             )
-        if not measurement.additive:
+        if not statistic.additive:
             raise SpecError(
-                f'stream: "{measurement.name}" is no sum over rows that is known before they are '
+                f'stream: "{statistic.name}" is no sum over rows that is known before they are '
                 "read. Write a kind that is, such as kernel-density"
             )
 
@@ -171,7 +171,7 @@ def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
     return identity | {"release": identity["release"] | {"name": node["stream"]}, "stream": stream}
 
 
-def answered(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, str]:
+def window_terms(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, str]:
     """Return normalizer and epsilon of a release that errs as the total of half a horizon does.
 
     Bins are chosen for it: for more rows than a night has, and for their noise together.

@@ -24,7 +24,7 @@ from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
 from dbern.planning.predicted import FINER
-from dbern.planning.search import FEW_AXES, LARGEST_K, CandidateDesign, DesignSearch
+from dbern.planning.search import FEW_AXES, LARGEST_K, Candidate, Search
 from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
@@ -95,7 +95,7 @@ class BinGrid:
         return BinnedStrategy(lattice, tuple(bins))
 
 
-def bin_grids(search: DesignSearch) -> list[BinGrid]:
+def bin_grids(search: Search) -> list[BinGrid]:
     """Return the grids to try, however many bins they have."""
     kernels, grids = search.kernels, {}
     for degree, usual in BIN_RESOLUTIONS.items():
@@ -111,7 +111,7 @@ def bin_grids(search: DesignSearch) -> list[BinGrid]:
     return [*one_level.values(), *(_grids_of_levels(search) if search.levels else ())]
 
 
-def _grids_of_levels(search: DesignSearch) -> Iterator[BinGrid]:
+def _grids_of_levels(search: Search) -> Iterator[BinGrid]:
     """Yield bins of two levels of an axis, the wide ones as for the function alone, or hardly."""
     (kernel,) = search.kernels
     for degree, resolution, *levels in _LEVELS:
@@ -121,7 +121,7 @@ def _grids_of_levels(search: DesignSearch) -> Iterator[BinGrid]:
             yield BinGrid(degree, resolution, (cells,), (times, parts))
 
 
-def _grids_of_multiples(search: DesignSearch) -> Iterator[BinGrid]:
+def _grids_of_multiples(search: Search) -> Iterator[BinGrid]:
     """Yield bins of degree 1 with a node at each multiple, of some axes or of all that have them.
 
     Masses of rows that are rounded to these have no edges. Cells end at multiples alone, or at so
@@ -146,13 +146,13 @@ def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
     return [min(_MAX_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
-def bin_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+def bin_candidates(search: Search) -> Iterator[Candidate]:
     """Yield releases of bins: the noise of a bin is that of a count, whatever the kernel.
 
     Nothing is shrunk: nearly dependent bins at the ends of the domain are damped. Higher degrees
     cost time: they are there where they gain `_MIN_DEGREE_GAIN`.
     """
-    if not search.measurement.binned:
+    if not search.statistic.binned:
         return
     fitting = _fitting_grids(search)
     lattice, order, lattice_error = _function_of_bins(search, fitting)
@@ -175,7 +175,7 @@ def bin_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
             lowest_error = error
 
 
-def _fitting_grids(search: DesignSearch) -> list[BinGrid]:
+def _fitting_grids(search: Search) -> list[BinGrid]:
     """Return grids whose bins are few enough, by degree and cells a deviation."""
     grids = bin_grids(search)
     fitting = [grid for grid in grids if grid.size <= search.largest_lattice]
@@ -186,7 +186,7 @@ def _fitting_grids(search: DesignSearch) -> list[BinGrid]:
 
 
 def _function_of_bins(
-    search: DesignSearch, fitting: Sequence[BinGrid]
+    search: Search, fitting: Sequence[BinGrid]
 ) -> tuple[Lattice, tuple[int, ...], float]:
     """Find the lattice of the bins' function, its order, and what it misses whatever the bins.
 
@@ -214,7 +214,7 @@ def _function_of_bins(
     return lattice, order, 0.0 if search.kinked else search.fitted_error(lattice, order)
 
 
-def _unresolved(search: DesignSearch) -> bool:
+def _unresolved(search: Search) -> bool:
     """Return whether no polynomial is fine enough for a kernel, where k and the order are open."""
     if search.k or search.h or search.many_axes:
         return False
@@ -224,7 +224,7 @@ def _unresolved(search: DesignSearch) -> bool:
     return any(steps / kernel.deviation > largest for kernel in search.kernels)
 
 
-def _interpolated_lattice(search: DesignSearch, allowed: float) -> Lattice:
+def _interpolated_lattice(search: Search, allowed: float) -> Lattice:
     """Return steps between which lines miss at most so much of the kernels, or the finest.
 
     Of each axis they miss an equal share. Steps are hundredths of an axis, or parts of them: the
@@ -243,9 +243,7 @@ def _interpolated_lattice(search: DesignSearch, allowed: float) -> Lattice:
     return Lattice(tuple(steps))
 
 
-def _with_bias(
-    search: DesignSearch, estimates: dict[BinGrid, CandidateDesign]
-) -> dict[BinGrid, CandidateDesign]:
+def _with_bias(search: Search, estimates: dict[BinGrid, Candidate]) -> dict[BinGrid, Candidate]:
     """Add what bins miss of the public density that a spec names: it varies as no prior says."""
     limit = _NEAR * min((candidate.error for candidate in estimates.values()), default=math.inf)
     near = {
@@ -259,7 +257,7 @@ def _with_bias(
     }
 
 
-def lattice_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+def lattice_candidates(search: Search) -> Iterator[Candidate]:
     """Yield releases of the lattice values of kernels: noise grows with k."""
     best, few = math.inf, search.many_axes
     orders = search.orders(_ORDERS_OF_MANY_AXES if few else _ORDERS)
@@ -272,18 +270,18 @@ def lattice_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
             break  # finer lattices are noisier still
 
 
-def class_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+def class_candidates(search: Search) -> Iterator[Candidate]:
     """Yield lattice values of a function of which a class is known: its worst is the typical."""
-    axes, best = search.measurement.domain.dimensions, math.inf
+    axes, best = search.statistic.domain.dimensions, math.inf
     for k in [search.k] if search.k is not None else [(k,) * axes for k in _STATED_K]:
         strategy = LatticeStrategy(Lattice(k))
         if best < math.inf and strategy.layout.size > search.largest_lattice:
             break
         candidates = []
         for h in search.orders(_STATED_ORDERS):
-            error = search.measurement.approximation.error(k, h, (None,) * axes)
+            error = search.statistic.approximation.error(k, h, (None,) * axes)
             noise = search.noise(strategy, h)
-            candidates.append(CandidateDesign(strategy, h, noise, error, error, search.certified))
+            candidates.append(Candidate(strategy, h, noise, error, error, search.certified))
         yield from candidates
         if min(candidate.noise for candidate in candidates) > best:
             break  # noise grows with k
@@ -291,7 +289,7 @@ def class_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
 
 
 def lattices_to_try(
-    search: DesignSearch, resolutions: Sequence[float], *, counted: bool = True
+    search: Search, resolutions: Sequence[float], *, counted: bool = True
 ) -> list[Lattice]:
     """Return the stated lattice, or lattices of some steps to a deviation on every axis.
 
@@ -321,13 +319,13 @@ def lattices_to_try(
     return fitting or lattices[:1]
 
 
-def spectral_candidates(search: DesignSearch) -> Iterator[CandidateDesign]:
+def spectral_candidates(search: Search) -> Iterator[Candidate]:
     """Yield releases of spectral coordinates: their noise does not grow with k.
 
     So one fine lattice will do. Ranks follow eigenvalue thresholds, so one number covers axes of
     different bandwidths.
     """
-    if not search.measurement.spectral:
+    if not search.statistic.spectral:
         return
     orders = search.orders(FINE_ORDERS)
     for lattice in lattices_to_try(search, FINE_RESOLUTIONS):
@@ -359,18 +357,16 @@ def _cut(lattice: Lattice, spectra: Sequence[AxisSpectrum], threshold: float) ->
     return SpectralStrategy(lattice, tuple(spectrum.cut(rank) for spectrum, rank in pairs))
 
 
-def too_narrow(
-    search: DesignSearch, needed: str, maximum: int, *, steps: bool = False
-) -> SpecError:
+def too_narrow(search: Search, needed: str, maximum: int, *, steps: bool = False) -> SpecError:
     """Make the error for kernels that take more points or steps than are chosen from."""
     factors = 1.001 ** np.arange(_MAX_FACTORS)
     first_fitting = bisect_left(
         factors, True, hi=_MAX_FACTORS - 1, key=lambda factor: _fits(_widened(search, factor))
     )
-    axes, domain = len(search.kernels), search.measurement.domain.axes
+    axes, domain = len(search.kernels), search.statistic.domain.axes
     pairs = zip(_widened(search, factors[first_fitting]).kernels, domain, strict=True)
     widths = ", ".join(_rounded_up(kernel.bandwidth * axis.width) for kernel, axis in pairs)
-    wider = f"at least [{widths}]" if search.measurement.oblique is None else "a larger one"
+    wider = f"at least [{widths}]" if search.statistic.oblique is None else "a larger one"
     remedies = f"{', fewer axes,' * (axes > 1)} or k in [mechanism]"
     if steps:  # fewer axes are of no help, nor is a k that is larger
         remedies = f", or k = {maximum} in [mechanism], which misses most of a narrow peak"
@@ -382,7 +378,7 @@ def too_narrow(
 
 
 @dataclass(frozen=True)
-class _WidenedSearch(DesignSearch):
+class _WidenedSearch(Search):
     """The same search for wider kernels."""
 
     wider_kernels: tuple[Kernel, ...] = ()
@@ -393,7 +389,7 @@ class _WidenedSearch(DesignSearch):
         return self.wider_kernels
 
 
-def _widened(search: DesignSearch, factor: float) -> DesignSearch:
+def _widened(search: Search, factor: float) -> Search:
     """Return the same search for wider kernels, of which a lattice resolves each."""
     minimum = MIN_STEPS / LARGEST_K
     factors = ((kernel, max(factor, minimum / kernel.deviation)) for kernel in search.kernels)
@@ -401,8 +397,8 @@ def _widened(search: DesignSearch, factor: float) -> DesignSearch:
     return _WidenedSearch(**vars(search), wider_kernels=kernels)
 
 
-def _fits(search: DesignSearch) -> bool:
-    bins = min(grid.size for grid in bin_grids(search)) if search.measurement.binned else 1
+def _fits(search: Search) -> bool:
+    bins = min(grid.size for grid in bin_grids(search)) if search.statistic.binned else 1
     any_lattice = search.kinked or not search.many_axes
     points = 1 if any_lattice else Lattice(search.resolve(_COARSEST_OF_MANY_AXES)).size
     return max(bins, points) <= search.largest_lattice

@@ -1,4 +1,4 @@
-"""Choose the design of a measurement: the spec's, or of the smallest predicted error.
+"""Choose the design of a statistic: the spec's, or of the smallest predicted error.
 
 Candidates of one family of noise are compared, then families; no record is read. What a spec
 states, or what its questions need, limits them.
@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 
 from dbern.errors import SpecError
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.planning.candidates import (
     bin_candidates,
     class_candidates,
@@ -24,8 +24,8 @@ from dbern.planning.candidates import (
 from dbern.planning.component_plan import Design, sensitivity_and_params
 from dbern.planning.gram_candidates import gram_candidates
 from dbern.planning.predicted import USUAL, Questions, Reference, mean_width
-from dbern.planning.resolved import BoundSpec
-from dbern.planning.search import CandidateDesign, DesignSearch
+from dbern.planning.resolved import ResolvedSpec
+from dbern.planning.search import Candidate, Search
 from dbern.privacy.families import PAPER, NoiseFamily
 from dbern.reconstruct import STRATEGIES, noise_names
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy, VectorStrategy
@@ -47,19 +47,19 @@ CANDIDATES |= {
 """By what is released, in the order in which they are tried: what wins most often goes first."""
 
 
-def best_candidate(strategy_kinds: Iterable[str], search: DesignSearch) -> CandidateDesign | None:
+def best_candidate(strategy_kinds: Iterable[str], search: Search) -> Candidate | None:
     """Return the candidate that a plan takes; None where there are none."""
     candidates = [
         candidate
         for kind in sorted(strategy_kinds, key=list(CANDIDATES).index)
         for candidate in _candidates_of(kind, search)
     ]
-    return search.with_matrices(_preferred(candidates, search)) if candidates else None
+    return search.with_matrices(_best_of(candidates, search)) if candidates else None
 
 
-def _candidates_of(strategy_kind: str, search: DesignSearch) -> Iterator[CandidateDesign]:
+def _candidates_of(strategy_kind: str, search: Search) -> Iterator[Candidate]:
     """Yield releases of lattice values (""), of spectral coordinates or of bins."""
-    cube = search.measurement.cube
+    cube = search.statistic.cube
     if cube is not None:
         yield from gram_candidates(strategy_kind, search, cube)
     elif strategy_kind == "" and not search.kernels:
@@ -68,7 +68,7 @@ def _candidates_of(strategy_kind: str, search: DesignSearch) -> Iterator[Candida
         yield from CANDIDATES[strategy_kind](search)
 
 
-def _preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> CandidateDesign:
+def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
     Where nothing is asked, masses and quantiles are one more weight for bins of two levels: of
@@ -82,9 +82,9 @@ def _preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> C
     point.
     """
     if search.levels and not search.certified and search.questions is None:
-        return _preferred_of_levels(candidates, search)
+        return _best_of_levels(candidates, search)
     best = min(candidates, key=lambda candidate: candidate.error)
-    beside_others = search.measurement.output_fraction != 1
+    beside_others = search.statistic.output_fraction != 1
     if beside_others or search.questions is not None or best.strategy.kind != "binned":
         return best
     near = (
@@ -97,46 +97,44 @@ def _preferred(candidates: Sequence[CandidateDesign], search: DesignSearch) -> C
     return min(near, key=lambda candidate: candidate.noise + candidate.worst)
 
 
-def _preferred_of_levels(
-    candidates: Sequence[CandidateDesign], search: DesignSearch
-) -> CandidateDesign:
+def _best_of_levels(candidates: Sequence[Candidate], search: Search) -> Candidate:
     one_level = [candidate for candidate in candidates if not candidate.two_level]
-    usual = _preferred(one_level, replace(search, levels=False))
+    usual = _best_of(one_level, replace(search, levels=False))
     typical = min(one_level, key=lambda candidate: candidate.expected)
     limits = (1 + _TWO_LEVEL_COST) * np.array([typical.noise, typical.expected, usual.promise])
     two_level = (candidate for candidate in candidates if candidate.two_level)
     near = [bins for bins in two_level if np.less_equal(bins.figures, limits).all()]
 
-    def width(candidate: CandidateDesign) -> float:
+    def width(candidate: Candidate) -> float:
         bins = cast("BinnedStrategy", candidate.strategy)
         return mean_width(search.ask(bins, USUAL).widths(candidate.error))
 
     return min((usual, *near), key=width) if near else usual
 
 
-def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
+def best_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     """Return what the spec states; what is open in it has the smallest predicted error."""
-    spec, domain = bound.spec, measurement.domain
+    spec, domain = resolved.spec, statistic.domain
     noise, usual = spec.mechanism.noise, spec.families[0]
-    if measurement.entries:
-        return Design(VectorStrategy(len(measurement.entries)), (), usual)
-    if measurement.linear:
-        return _corners(measurement, bound)
-    k, h = _stated_k(measurement, bound), spec.per_axis("h", domain)
-    if not any(allowed_strategies(family, measurement, bound) for family in spec.families):
-        _refuse_bins(measurement, bound)
+    if statistic.entries:
+        return Design(VectorStrategy(len(statistic.entries)), (), usual)
+    if statistic.linear:
+        return _corners(statistic, resolved)
+    k, h = _stated_k(statistic, resolved), spec.per_axis("h", domain)
+    if not any(allowed_strategies(family, statistic, resolved) for family in spec.families):
+        _refuse_bins(statistic, resolved)
     if usual is PAPER:
         h = h or (_PAPER_H,) * domain.dimensions
-        k = k or _paper_k(measurement, bound, max(h))
+        k = k or _paper_k(statistic, resolved, max(h))
     plain_only = noise == usual.lattice_name or not usual.strategy_suffix
     if k is not None and h is not None and plain_only:
         return Design(LatticeStrategy(Lattice(k)), h, usual)
-    best: CandidateDesign | None = None
+    best: Candidate | None = None
     best_family, refusal = usual, None
     for family in spec.families:
-        search = replace(make_search(measurement, bound, family), k=k, h=h)
-        strategy_kinds = [""] if plain_only else allowed_strategies(family, measurement, bound)
-        candidate, why = countable(strategy_kinds, search, bound)
+        search = replace(make_search(statistic, resolved, family), k=k, h=h)
+        strategy_kinds = [""] if plain_only else allowed_strategies(family, statistic, resolved)
+        candidate, why = countable(strategy_kinds, search, resolved)
         refusal = refusal or why
         if candidate and errs_less(candidate, best):
             best, best_family = candidate, family
@@ -148,33 +146,33 @@ def best_design(measurement: Measurement, bound: BoundSpec) -> Design:
     return Design(best.strategy, best.h, best_family)
 
 
-def share_bins_with_denominator(measurement: Measurement, designs: Mapping[str, Design]) -> Design:
+def share_bins_with_denominator(statistic: Statistic, designs: Mapping[str, Design]) -> Design:
     """Give a ratio's numerator the bins of its denominator, so that both can be queried jointly.
 
     Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
     """
-    design = designs[measurement.name]
-    denominator = designs.get(measurement.counted_in or "", design)
+    design = designs[statistic.name]
+    denominator = designs.get(statistic.counted_in or "", design)
     if not design.strategy.kind == denominator.strategy.kind == "binned":
         return design
     return replace(denominator, family=design.family)
 
 
-def errs_less(candidate: CandidateDesign, usual: CandidateDesign | None) -> bool:
+def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
     """Return whether a later law's candidate errs less than an earlier one's, if there is one."""
     return usual is None or (1 + MIN_RELATIVE_GAIN) * candidate.error < usual.error
 
 
 def countable(
-    strategy_kinds: Sequence[str], search: DesignSearch, bound: BoundSpec
-) -> tuple[CandidateDesign | None, SpecError | None]:
+    strategy_kinds: Sequence[str], search: Search, resolved: ResolvedSpec
+) -> tuple[Candidate | None, SpecError | None]:
     """Return the least predicted error of what can be counted, and why less of it cannot.
 
     Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
     """
     best, refusal = best_candidate(strategy_kinds, search), None
-    coarsest = Lattice((1,) * search.measurement.domain.dimensions)
-    while best is not None and (why := _uncounted(best.strategy, search, bound)):
+    coarsest = Lattice((1,) * search.statistic.domain.dimensions)
+    while best is not None and (why := _uncounted(best.strategy, search, resolved)):
         refusal = refusal or why
         finest = search.cells(best.strategy.lattice) - 1
         coarser = search.k is None and search.cells(coarsest) <= finest
@@ -185,71 +183,71 @@ def countable(
     return best, refusal
 
 
-def _uncounted(strategy: Strategy, search: DesignSearch, bound: BoundSpec) -> SpecError | None:
+def _uncounted(strategy: Strategy, search: Search, resolved: ResolvedSpec) -> SpecError | None:
     """Return why a sum of kernels over records cannot be counted for a strategy, if it cannot."""
-    measurement = search.measurement
-    if strategy.kind == "binned" or not measurement.kernels:
+    statistic = search.statistic
+    if strategy.kind == "binned" or not statistic.kernels:
         return None
     try:
-        sensitivity_and_params(measurement, strategy, search.family, bound)
+        sensitivity_and_params(statistic, strategy, search.family, resolved)
     except SpecError as error:
         return error
     return None
 
 
 def allowed_strategies(
-    family: NoiseFamily, measurement: Measurement, bound: BoundSpec
+    family: NoiseFamily, statistic: Statistic, resolved: ResolvedSpec
 ) -> list[str]:
     """Strategies that may be released with this noise; only bins where something needs them."""
     names = noise_names(family)
-    spec = bound.spec
+    spec = resolved.spec
     kinds = [kind for kind, name in names.items() if spec.mechanism.noise in ("auto", name)]
-    usual = "binned" in kinds and measurement.binned  # lattice values err more: only by name
-    needed = measurement.candidates or _questions_of(measurement, bound)
+    usual = "binned" in kinds and statistic.binned  # lattice values err more: only by name
+    needed = statistic.candidates or _questions_of(statistic, resolved)
     return [kind for kind in kinds if kind == "binned" or not (usual or needed)]
 
 
 def make_search(
-    measurement: Measurement, bound: BoundSpec, family: NoiseFamily | None = None
-) -> DesignSearch:
+    statistic: Statistic, resolved: ResolvedSpec, family: NoiseFamily | None = None
+) -> Search:
     """Return the public facts that the choice of k, h and rank starts from."""
-    family = family or bound.spec.families[0]
-    k = _stated_k(measurement, bound)
-    many = measurement.domain.dimensions > 6
+    family = family or resolved.spec.families[0]
+    k = _stated_k(statistic, resolved)
+    many = statistic.domain.dimensions > 6
     largest = _LARGEST_OF_MANY_AXES if many else _LARGEST_AUTO_LATTICE
-    return DesignSearch(
-        measurement=measurement,
-        n=bound.n,
+    return Search(
+        statistic=statistic,
+        n=resolved.n,
         family=family,
         noise_ratio=family.scale_per_unit_sensitivity(
-            bound.charge.part(measurement.output_fraction)
+            resolved.charge.part(statistic.output_fraction)
         ),
         k=k,
-        h=bound.spec.per_axis("h", measurement.domain),
-        certified=bound.certified,
-        reference=_reference(measurement, bound.reference),
-        largest_lattice=int(min(largest, measurement.largest_lattice)),
-        questions=_questions_of(measurement, bound),
-        levels=_takes_levels(measurement, bound),
+        h=resolved.spec.per_axis("h", statistic.domain),
+        certified=resolved.certified,
+        reference=_reference(statistic, resolved.reference),
+        largest_lattice=int(min(largest, statistic.largest_lattice)),
+        questions=_questions_of(statistic, resolved),
+        levels=_takes_levels(statistic, resolved),
     )
 
 
-def _questions_of(measurement: Measurement, bound: BoundSpec) -> Questions | None:
+def _questions_of(statistic: Statistic, resolved: ResolvedSpec) -> Questions | None:
     """Questions that its bins are to answer about rows, where they count them on all axes."""
-    return bound.questions if measurement.unsigned else None
+    return resolved.questions if statistic.unsigned else None
 
 
-def _takes_levels(measurement: Measurement, bound: BoundSpec) -> bool:
+def _takes_levels(statistic: Statistic, resolved: ResolvedSpec) -> bool:
     """Return whether bins of two levels may be released: of rows on the one axis there is.
 
     A bandwidth is chosen with bins of one level.
     """
-    one_axis = bound.spec.domain.dimensions == measurement.domain.dimensions == 1
-    return one_axis and measurement.unsigned and not measurement.candidates
+    one_axis = resolved.spec.domain.dimensions == statistic.domain.dimensions == 1
+    return one_axis and statistic.unsigned and not statistic.candidates
 
 
-def _reference(measurement: Measurement, density: Reference | None) -> Reference | None:
-    oblique = measurement.oblique
+def _reference(statistic: Statistic, density: Reference | None) -> Reference | None:
+    oblique = statistic.oblique
     if density is None or oblique is None:
         return density
 
@@ -262,9 +260,9 @@ def _reference(measurement: Measurement, density: Reference | None) -> Reference
     return over_the_box
 
 
-def _stated_k(measurement: Measurement, bound: BoundSpec) -> tuple[int, ...] | None:
-    k = bound.spec.per_axis("k", measurement.domain)
-    if k is None and measurement.one_lattice:
+def _stated_k(statistic: Statistic, resolved: ResolvedSpec) -> tuple[int, ...] | None:
+    k = resolved.spec.per_axis("k", statistic.domain)
+    if k is None and statistic.one_lattice:
         raise SpecError(
             "mechanism.k: is missing, and what the target states of its sensitivity is for one "
             "lattice. Write k = 20"
@@ -277,18 +275,18 @@ def _stated_k(measurement: Measurement, bound: BoundSpec) -> tuple[int, ...] | N
     return k
 
 
-def _paper_k(measurement: Measurement, bound: BoundSpec, h: int) -> tuple[int, ...]:
+def _paper_k(statistic: Statistic, resolved: ResolvedSpec, h: int) -> tuple[int, ...]:
     """Choice of k that proves Theorem 1, its constants set to one."""
-    dimensions = measurement.domain.dimensions
-    epsilon = float(bound.charge.part(measurement.output_fraction).epsilon)
-    certain = math.log(1 / bound.spec.beta)
-    ratio = epsilon * bound.n / (measurement.function_sensitivity * certain)
+    dimensions = statistic.domain.dimensions
+    epsilon = float(resolved.charge.part(statistic.output_fraction).epsilon)
+    certain = math.log(1 / resolved.spec.beta)
+    ratio = epsilon * resolved.n / (statistic.function_sensitivity * certain)
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _corners(measurement: Measurement, bound: BoundSpec) -> Design:
+def _corners(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     """Return the lattice of corners: a linear function is its values there."""
-    spec, domain = bound.spec, measurement.domain
+    spec, domain = resolved.spec, statistic.domain
     ones, family = (1,) * domain.dimensions, spec.families[0]
     if {spec.per_axis("k", domain), spec.per_axis("h", domain)} - {None, ones}:
         raise SpecError("mechanism.k, mechanism.h: a linear function needs 1. Leave them out.")
@@ -297,13 +295,13 @@ def _corners(measurement: Measurement, bound: BoundSpec) -> Design:
     return Design(LatticeStrategy(Lattice(ones)), ones, family)
 
 
-def _refuse_bins(measurement: Measurement, bound: BoundSpec) -> None:
+def _refuse_bins(statistic: Statistic, resolved: ResolvedSpec) -> None:
     """Name the key that needs the bins that a noise, or the paper's calibration, has not."""
     what, remedy = "shares and quantiles are told by bins", "leave out questions"
-    if measurement.candidates:
+    if statistic.candidates:
         what, remedy = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
     raise SpecError(
         f"mechanism.noise, mechanism.calibration: {what}, and "
-        f'"{bound.spec.mechanism.noise}" has none here. Write noise = "auto" and calibration = '
+        f'"{resolved.spec.mechanism.noise}" has none here. Write noise = "auto" and calibration = '
         f'"tight", or {remedy}'
     )

@@ -1,4 +1,4 @@
-"""Plan a component: how a measurement is counted, its noise and its certificate.
+"""Plan a component: how a statistic is counted, its noise and its certificate.
 
 Names or numbers that no reader takes are refused here.
 """
@@ -20,7 +20,7 @@ from dbern.data.domain import OTHER_UNITS
 from dbern.data.storage import MOST_METADATA
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.model.component import (
     Component,
     Features,
@@ -32,7 +32,7 @@ from dbern.model.component import (
 )
 from dbern.model.function_classes import FunctionClass, read_class, stored_class
 from dbern.model.strict import StrictModel
-from dbern.planning.resolved import BoundSpec
+from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, array_names
@@ -115,7 +115,7 @@ class _PlannedErrors(StrictModel):
     most_silenced: float = 0.0
 
 
-class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
+class PlannedComponent(_PlannedErrors, _PlannedArrays):
     """One component, resolved; of a vector k, h and maps are empty.
 
     `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
@@ -133,12 +133,12 @@ class PlannedMeasurement(_PlannedErrors, _PlannedArrays):
     unit: float
 
 
-def released_component(measurement: Measurement, planned: PlannedMeasurement) -> Component:
-    """Return what the release of a planned measurement is to its readers."""
+def released_component(statistic: Statistic, planned: PlannedComponent) -> Component:
+    """Return what the release of a planned statistic is to its readers."""
     stated: dict[str, Any] = {}
     content: dict[str, Any] = {
         "arrays": planned.arrays,
-        "share": decimal_text(measurement.output_fraction),
+        "share": decimal_text(statistic.output_fraction),
         "value_unit": planned.unit,
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,
@@ -146,18 +146,18 @@ def released_component(measurement: Measurement, planned: PlannedMeasurement) ->
         "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
     }
     if planned.entries:
-        if measurement.features is not None:
-            stated["features"] = dict(zip(Features.model_fields, measurement.features, strict=True))
+        if statistic.features is not None:
+            stated["features"] = dict(zip(Features.model_fields, statistic.features, strict=True))
         content |= {"axes": (), "entries": planned.entries}
         return VectorComponent.ready().model_validate({**content, **stated})
-    if measurement.oblique is not None:
-        oblique = measurement.oblique
+    if statistic.oblique is not None:
+        oblique = statistic.oblique
         stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
-    if measurement.counted_in is not None:
-        stated["counted_in"] = array_names(measurement.counted_in, measurement.outputs)
+    if statistic.counted_in is not None:
+        stated["counted_in"] = array_names(statistic.counted_in, statistic.outputs)
     if any(axis_map.of == "lattice" for axis_map in planned.maps):
         stated["spectral"] = "lattice"
-    content |= {"axes": measurement.domain.names, "additive": measurement.additive}
+    content |= {"axes": statistic.domain.names, "additive": statistic.additive}
     content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
     return LatticeComponent.ready().model_validate({**content, **stated})
 
@@ -178,7 +178,7 @@ def refuse_unreadable() -> Iterator[None]:
         ) from None
 
 
-def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedMeasurement]) -> None:
+def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedComponent]) -> None:
     """Refuse metadata that are longer than readers take."""
     objects = size = 0
     for planned in components:
@@ -205,47 +205,47 @@ def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedMeasurem
 
 def noise_law(
     exact: Sensitivity,
-    measurement: Measurement,
+    statistic: Statistic,
     accumulator: Accumulator,
     family: NoiseFamily,
-    bound: BoundSpec,
+    resolved: ResolvedSpec,
 ) -> NoiseLaw:
-    """Calibrate the noise of a measurement to its sensitivity and its fraction of the charge."""
-    # The fraction that was checked to add up: what a measurement becomes cannot spend more.
-    fraction = measurement.output_fraction
+    """Calibrate the noise of a statistic to its sensitivity and its fraction of the charge."""
+    # The fraction that was checked to add up: what a statistic becomes cannot spend more.
+    fraction = statistic.output_fraction
     of_values = exact.of_each() if family.norm == math.inf else exact
-    contract = _contract(of_values, measurement.outputs, accumulator, bound.n, fraction)
-    return family.calibrate(contract.repeated(*bound.spec.repeats), bound.charge)
+    contract = _contract(of_values, statistic.outputs, accumulator, resolved.n, fraction)
+    return family.calibrate(contract.repeated(*resolved.spec.repeats), resolved.charge)
 
 
 def sensitivity_and_params(
-    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, bound: BoundSpec
+    statistic: Statistic, strategy: AnyStrategy, family: NoiseFamily, resolved: ResolvedSpec
 ) -> tuple[Sensitivity, dict[str, Any]]:
     """Return the sensitivities of the exact function, and how records become integers.
 
     The kernel's error is at most 1 % of the sensitivity and of a lattice value's noise. Raises
     SpecError where no sum of reasonable size is that accurate.
     """
-    n, tolerance = bound.n, 0.0
-    exact = _exact_sensitivity(measurement, strategy, family, n)
+    n, tolerance = resolved.n, 0.0
+    exact = _exact_sensitivity(statistic, strategy, family, n)
     if isinstance(strategy, Strategy):
-        ratio = family.scale_per_unit_sensitivity(bound.charge.part(measurement.output_fraction))
+        ratio = family.scale_per_unit_sensitivity(resolved.charge.part(statistic.output_fraction))
         if family.norm == math.inf:  # over the root of the number of values, all of which move
-            ratio /= math.sqrt(measurement.outputs * strategy.layout.size)
+            ratio /= math.sqrt(statistic.outputs * strategy.layout.size)
         axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
         rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
         largest = float(exact.bound)
         tolerance = _MAX_KERNEL_ERROR * min(largest * n / (2 * rows), largest * ratio)
-    return exact, measurement.params(strategy, n, tolerance)
+    return exact, statistic.params(strategy, n, tolerance)
 
 
 def _exact_sensitivity(
-    measurement: Measurement, strategy: AnyStrategy, family: NoiseFamily, n: int
+    statistic: Statistic, strategy: AnyStrategy, family: NoiseFamily, n: int
 ) -> Sensitivity:
-    function, norm = measurement.function_sensitivity, int(family.values_norm)
+    function, norm = statistic.function_sensitivity, int(family.values_norm)
     if family.by_function:
-        return Sensitivity.paper(n, function, measurement.outputs * strategy.lattice.size)
-    moved = measurement.sensitivity(strategy, norm)
+        return Sensitivity.paper(n, function, statistic.outputs * strategy.lattice.size)
+    moved = statistic.sensitivity(strategy, norm)
     exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
     return replace(exact, balanced=family.balanced and moved.balanced)
 
@@ -268,7 +268,7 @@ def _contract(
 
 @dataclass(frozen=True)
 class Design:
-    """Strategy, order on each axis and noise by which a measurement is released."""
+    """Strategy, order on each axis and noise by which a statistic is released."""
 
     strategy: AnyStrategy
     h: tuple[int, ...]
@@ -277,55 +277,55 @@ class Design:
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """A measurement, bound to the rows, its design, what is planned of it, and what counts it."""
+    """A statistic, bound to the rows, its design, what is planned of it, and what counts it."""
 
-    measurement: Measurement
+    statistic: Statistic
     design: Design
-    planned: PlannedMeasurement
+    planned: PlannedComponent
     accumulator: Accumulator
 
 
 @refuse_unreadable()
-def plan_measurement(measurement: Measurement, design: Design, bound: BoundSpec) -> PlannedPart:
-    """Plan a measurement that is bound to the rows."""
-    n, strategy, h, family = bound.n, design.strategy, design.h, design.family
-    if measurement.entries and family.by_function:
+def plan_component(statistic: Statistic, design: Design, resolved: ResolvedSpec) -> PlannedPart:
+    """Plan a statistic that is bound to the rows."""
+    n, strategy, h, family = resolved.n, design.strategy, design.h, design.family
+    if statistic.entries and family.by_function:
         family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
-    exact, params = sensitivity_and_params(measurement, strategy, family, bound)
-    accumulator = measurement.from_params(strategy, n, params)
-    law = noise_law(exact, measurement, accumulator, family, bound)
-    errors, unit = accumulator.errors, measurement.unit
+    exact, params = sensitivity_and_params(statistic, strategy, family, resolved)
+    accumulator = statistic.from_params(strategy, n, params)
+    law = noise_law(exact, statistic, accumulator, family, resolved)
+    errors, unit = accumulator.errors, statistic.unit
     lattice_error = errors.kernel + errors.position
     released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
     approximation, certificate, max_shrunk_distance = _certified(
-        measurement, design, law, (lattice_error, released_error), bound
+        statistic, design, law, (lattice_error, released_error), resolved
     )
-    planned = PlannedMeasurement.ready()(
-        name=measurement.name,
-        outputs=measurement.outputs,
+    planned = PlannedComponent.ready()(
+        name=statistic.name,
+        outputs=statistic.outputs,
         k=strategy.lattice.k if isinstance(strategy, Strategy) else (),
         h=h,
         maps=strategy.maps,
         counting=params,
         description=accumulator.description,
-        sensitivity=ScaledSensitivity.of(exact.repeated(*bound.spec.repeats), law, unit),
+        sensitivity=ScaledSensitivity.of(exact.repeated(*resolved.spec.repeats), law, unit),
         noise=ScaledNoise.of(family, strategy.kind, law, unit),
         certificate=certificate,
         approximation=approximation,
         unit=unit,
         lattice_error=lattice_error,
         released_error=released_error,
-        entries=measurement.entries,
+        entries=statistic.entries,
     )
     if max_shrunk_distance:  # else it is left out
         planned = planned.model_copy(update={"most_silenced": max_shrunk_distance})
-    released_component(measurement, planned)  # refuses what no reader takes
-    return PlannedPart(measurement, design, planned, accumulator)
+    released_component(statistic, planned)  # refuses what no reader takes
+    return PlannedPart(statistic, design, planned, accumulator)
 
 
 def with_kernels(
-    planned: PlannedMeasurement, candidate: Measurement, bound: BoundSpec
-) -> PlannedMeasurement:
+    planned: PlannedComponent, candidate: Statistic, resolved: ResolvedSpec
+) -> PlannedComponent:
     """Return the plan of the same bins, with the kernels of one of their candidates."""
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
@@ -338,9 +338,9 @@ def with_kernels(
     )
     errors = planned.lattice_error, planned.released_error
     approximation, certificate, max_shrunk_distance = _certified(
-        candidate, design, planned.noise.law, errors, bound
+        candidate, design, planned.noise.law, errors, resolved
     )
-    function = candidate.function_sensitivity / bound.n * planned.unit
+    function = candidate.function_sensitivity / resolved.n * planned.unit
     return planned.model_copy(
         update={
             "maps": bins,
@@ -353,37 +353,37 @@ def with_kernels(
 
 
 def _certified(
-    measurement: Measurement,
+    statistic: Statistic,
     design: Design,
     law: NoiseLaw,
     errors: tuple[float, float],
-    bound: BoundSpec,
+    resolved: ResolvedSpec,
 ) -> tuple[FunctionClass | None, Certificate, float]:
     """Bound the error of a release: its class, certificate, and how far shrinking may move it.
 
     `errors` are those of a lattice value before release, and of a released one but for its noise.
     """
-    beta, num_outputs, strategy = bound.spec.beta, bound.num_outputs, design.strategy
+    beta, num_outputs, strategy = resolved.spec.beta, resolved.num_outputs, design.strategy
     if not isinstance(strategy, Strategy):
-        features, count = measurement.features, len(measurement.entries)
+        features, count = statistic.features, len(statistic.entries)
         return None, vector_bound(law, count, features, sum(errors), beta, num_outputs), 0.0
-    bias = measurement.approximation
+    bias = statistic.approximation
     stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
-    model = ErrorModel(bias, strategy, law, *errors, measurement.unit)
-    certificate = model.bound(design.h, beta, num_outputs, _lower_bound(measurement, bound))
-    meaning = bound.spec.combination.meaning({"kind": bound.spec.learner.kind})
-    if meaning != "density" or not measurement.unsigned:
+    model = ErrorModel(bias, strategy, law, *errors, statistic.unit)
+    certificate = model.bound(design.h, beta, num_outputs, _lower_bound(statistic, resolved))
+    meaning = resolved.spec.combination.meaning({"kind": resolved.spec.learner.kind})
+    if meaning != "density" or not statistic.unsigned:
         return stored, certificate, 0.0
     return stored, *with_shrinkage(certificate, strategy)
 
 
-def _lower_bound(measurement: Measurement, bound: BoundSpec) -> LowerBound:
+def _lower_bound(statistic: Statistic, resolved: ResolvedSpec) -> LowerBound:
     """Bound from below what sums over records err by, which attain their sensitivity."""
-    if not measurement.additive:
+    if not statistic.additive:
         return LowerBound()
-    spec, charge, n = bound.spec, bound.charge, bound.n
-    function = measurement.function_sensitivity * measurement.unit / n
-    plain = measurement.unsigned and measurement.oblique is None
-    kernels, rows = measurement.kernels if plain else (), spec.protection.unit.max_contributions
+    spec, charge, n = resolved.spec, resolved.charge, resolved.n
+    function = statistic.function_sensitivity * statistic.unit / n
+    plain = statistic.unsigned and statistic.oblique is None
+    kernels, rows = statistic.kernels if plain else (), spec.protection.unit.max_contributions
     privacy = GroupPrivacy(float(charge.epsilon), float(spec.beta), n, float(charge.delta), rows)
     return strongest_bound(function, privacy, kernels)

@@ -1,9 +1,9 @@
 """Forecast of a release: its errors beside what its plan certifies, and notes for a steward.
 
 *Errors*, in closed form. For kernel sums: the typical error, the band of evenly spread records, and
-the widths of questions; for other measurements only what their combination implies.
+the widths of questions; for other statistics only what their combination implies.
 
-*Notes* are what the learner, the measurements and the choices of a plan should tell.
+*Notes* are what the learner, the statistics and the choices of a plan should tell.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dbern.planning.choice import allowed_strategies, countable, errs_less, make
 from dbern.planning.component_plan import PlannedPart
 from dbern.planning.predicted import BinQuestions
 from dbern.planning.release_plan import EDGES, ErrorForecast
-from dbern.planning.resolved import BoundSpec
-from dbern.planning.search import CandidateDesign
+from dbern.planning.resolved import ResolvedSpec
+from dbern.planning.search import Candidate
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import named
@@ -32,22 +32,22 @@ from dbern.reconstruct.base import Lattice, Strategy
 from dbern.reconstruct.bins import BinnedStrategy
 from dbern.system import and_text, format_number, toml_key
 from dbern.targets.bandwidths import unit_notes
-from dbern.targets.learner import DesignedMeasurement
+from dbern.targets.learner import DesignedStatistic
 from dbern.targets.typical import TYPICAL, WARNING
 
 _NOTABLY_MISSED = 1.0  # times the noise: from there on approximation is noted
 
 
-def forecast_errors(parts: Sequence[PlannedPart], bound: BoundSpec) -> ErrorForecast:
+def forecast_errors(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> ErrorForecast:
     """Predict the release's errors."""
-    combination, domain = bound.spec.combination, bound.spec.domain
-    measurements = [part.measurement for part in parts]
-    additive = [measurement for measurement in measurements if measurement.additive]
+    combination, domain = resolved.spec.combination, resolved.spec.domain
+    statistics = [part.statistic for part in parts]
+    additive = [statistic for statistic in statistics if statistic.additive]
     density = len(additive) == len(parts) and all(
-        measurement.unit == 1 / domain.volume for measurement in additive
+        statistic.unit == 1 / domain.volume for statistic in additive
     )
     unit = combination.unit_text(volume_unit(domain.axes), density=density)
-    low, high = zip(*(measurement.range for measurement in measurements), strict=True)
+    low, high = zip(*(statistic.range for statistic in statistics), strict=True)
     extent = combination.extent((min(low), max(high)) if max(high) < math.inf else None)
     if len(additive) < len(parts):
         return ErrorForecast(extent=extent, unit=unit, pointwise=combination.pointwise)
@@ -58,58 +58,60 @@ def forecast_errors(parts: Sequence[PlannedPart], bound: BoundSpec) -> ErrorFore
         noise = typical_noise(counted, counts.h, counts.noise.covariance)
         quotients = combination.quotients  # of groups that are as large as one another
         even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
-        questions = _question_widths(parts, bound, None)
+        questions = _question_widths(parts, resolved, None)
         return ErrorForecast(None, even, extent, unit, pointwise=True, questions=questions)
-    errors = [error for part in parts for error in [_expected(part, bound)] * part.planned.outputs]
+    errors = [
+        error for part in parts for error in [_expected(part, resolved)] * part.planned.outputs
+    ]
     known = [error for error in errors if error is not None]
     expected = combination.error(known) if len(known) == len(errors) else None
-    these_data = _these_data(parts, bound)
-    questions = _question_widths(parts, bound, expected)
+    these_data = _these_data(parts, resolved)
+    questions = _question_widths(parts, resolved, expected)
     return ErrorForecast(expected, these_data, extent, unit, questions=questions)
 
 
-def _expected(part: PlannedPart, bound: BoundSpec) -> float | None:
+def _expected(part: PlannedPart, resolved: ResolvedSpec) -> float | None:
     """Predict the error of typical data, whatever the choice aimed at; not of several kernels."""
-    if part.measurement.candidates:
+    if part.statistic.candidates:
         return None
-    return part.planned.unit * typical_candidate(part, bound).expected
+    return part.planned.unit * typical_candidate(part, resolved).expected
 
 
-def typical_candidate(part: PlannedPart, bound: BoundSpec) -> CandidateDesign:
+def typical_candidate(part: PlannedPart, resolved: ResolvedSpec) -> Candidate:
     """Predict the errors of a sum of kernels as it is planned, for typical data."""
-    search = make_search(part.measurement, bound, part.design.family)
+    search = make_search(part.statistic, resolved, part.design.family)
     typical = replace(search, certified=False, questions=None)
     strategy = strategy_of(Lattice(part.planned.k), part.planned.maps)
     return typical.candidate(strategy, part.planned.h)
 
 
-def _these_data(parts: Sequence[PlannedPart], bound: BoundSpec) -> float | None:
+def _these_data(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> float | None:
     """Predict what a release will promise of evenly spread records."""
-    if not all(part.measurement.unsigned for part in parts):
+    if not all(part.statistic.unsigned for part in parts):
         return None
     widths = [width for part in parts for width in [_evenly_spread(part)] * part.planned.outputs]
     known = [width for width in widths if width is not None]
     if len(known) < len(widths):
         return None
-    first, width = parts[0].planned, bound.spec.combination.error(known)
+    first, width = parts[0].planned, resolved.spec.combination.error(known)
     bins = getattr(first.strategy, "bins", ())
     return width + shrunk_distance_if_even(first.most_silenced, bins, first.noise.law)
 
 
 def _question_widths(
-    parts: Sequence[PlannedPart], bound: BoundSpec, density: float | None
+    parts: Sequence[PlannedPart], resolved: ResolvedSpec, density: float | None
 ) -> dict[str, float]:
-    """Predict the widths of questions, which the first measurement that counts rows answers."""
-    bins = bins_for_questions(parts, bound)
+    """Predict the widths of questions, which the first statistic that counts rows answers."""
+    bins = bins_for_questions(parts, resolved)
     widths = {} if bins is None else bins.widths(density or 0.0)
     return {name: widths[name] for name in widths if name != "density" or density}
 
 
-def bins_for_questions(parts: Sequence[PlannedPart], bound: BoundSpec) -> BinQuestions | None:
+def bins_for_questions(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> BinQuestions | None:
     """Put the spec's questions to the bins that answer them; None where there are none."""
     for part in parts:
-        if part.measurement.additive:
-            search = make_search(part.measurement, bound, part.design.family)
+        if part.statistic.additive:
+            search = make_search(part.statistic, resolved, part.design.family)
             if search.questions is not None:
                 return search.ask(cast("BinnedStrategy", part.planned.strategy), search.questions)
     return None
@@ -117,32 +119,32 @@ def bins_for_questions(parts: Sequence[PlannedPart], bound: BoundSpec) -> BinQue
 
 def _evenly_spread(part: PlannedPart) -> float | None:
     """Widest half-width of the band for evenly spread records, and no noise in its first part."""
-    measurement, planned = part.measurement, part.planned
+    statistic, planned = part.statistic, part.planned
     bins = getattr(planned.strategy, "bins", ())
     if not 1 <= len(bins) <= MOST_AXES:
         return None
-    axes = measurement.kernels, planned.k, planned.h
+    axes = statistic.kernels, planned.k, planned.h
     envelopes = bias_envelopes(*axes, bins, bins, finest=False)
     certificate, bias = planned.certificate, planned.unit * even_error(envelopes, bins)
     noise = certificate.noise - planned.most_silenced
     return min(bias, certificate.approximation) + certificate.rounding + noise
 
 
-def notes_of(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[str]:
+def notes_of(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> Iterator[str]:
     """Yield the notes of a plan."""
-    spec, n = bound.spec, bound.n
+    spec, n = resolved.spec, resolved.n
     yield from spec.learner.notes(n)
     for part in parts:
-        yield from part.measurement.notes
+        yield from part.statistic.notes
     designs = [
-        DesignedMeasurement(
-            part.measurement, part.design.strategy, part.design.h, part.planned.noise.law
+        DesignedStatistic(
+            part.statistic, part.design.strategy, part.design.h, part.planned.noise.law
         )
         for part in parts
     ]
     predictions = spec.learner.predictions(spec.records, n, designs)
     yield from predictions
-    yield from _notes_of_stated(spec, [note for part in parts for note in part.measurement.notes])
+    yield from _notes_of_stated(spec, [note for part in parts for note in part.statistic.notes])
     yield from _notes_of_stated(spec, predictions)
     yield from unit_notes(spec.domain, spec.learner)
     for axis in spec.records.domain.axes:
@@ -152,23 +154,23 @@ def notes_of(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[str]:
     for axis in spec.records.domain.categorical:
         many = len(axis.categories)
         yield f"{axis.name}: {many} listed values; a record with another counts as missing"
-    yield from _notes_of_edges(parts, bound)
-    if any(part.measurement.candidates for part in parts):
+    yield from _notes_of_edges(parts, resolved)
+    if any(part.statistic.candidates for part in parts):
         yield (
             "bins and promises of this plan are for the narrowest bandwidth; a release has those "
             "of what it chooses, which are no larger"
         )
     if spec.combination.meaning({"kind": spec.learner.kind}) == "density":
-        yield from _notes_of_noise(parts[0], bound)
+        yield from _notes_of_noise(parts[0], resolved)
     for part in parts:
-        yield from _notes_of_approximation(part, bound)
+        yield from _notes_of_approximation(part, resolved)
     if len(parts) == 1:
-        yield from _notes_without_delta(parts[0], bound)
+        yield from _notes_without_delta(parts[0], resolved)
 
 
-def _notes_of_edges(parts: Sequence[PlannedPart], bound: BoundSpec) -> Iterator[str]:
+def _notes_of_edges(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> Iterator[str]:
     """Note by what factor the edges of shares widen intervals that a resolution would narrow."""
-    bins, axes = bins_for_questions(parts, bound), bound.spec.domain.axes
+    bins, axes = bins_for_questions(parts, resolved), resolved.spec.domain.axes
     names = [axis.name for axis in axes if axis.multiples is None]
     if bins is None or not names:
         return
@@ -196,11 +198,11 @@ def _notes_of_stated(spec: ReleaseSpec, predictions: Sequence[str]) -> Iterator[
         )
 
 
-def _notes_of_noise(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+def _notes_of_noise(part: PlannedPart, resolved: ResolvedSpec) -> Iterator[str]:
     """Warn where the noise of a density is as large as an even spread, which is 1 on the cube."""
-    if not part.measurement.kernels or part.measurement.candidates:
+    if not part.statistic.kernels or part.statistic.candidates:
         return
-    noise = typical_candidate(part, bound).noise * part.planned.outputs
+    noise = typical_candidate(part, resolved).noise * part.planned.outputs
     if noise >= 1:
         yield (
             f"WARNING: the noise is predicted to be {format_number(noise, 2)} times the density of "
@@ -209,12 +211,12 @@ def _notes_of_noise(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
         )
 
 
-def _notes_of_approximation(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+def _notes_of_approximation(part: PlannedPart, resolved: ResolvedSpec) -> Iterator[str]:
     """Note where what is missed of typical data is more than the noise."""
-    measurement, mechanism = part.measurement, bound.spec.mechanism
-    if not measurement.kernels or measurement.candidates:
+    statistic, mechanism = part.statistic, resolved.spec.mechanism
+    if not statistic.kernels or statistic.candidates:
         return
-    candidate = typical_candidate(part, bound)
+    candidate = typical_candidate(part, resolved)
     missed = math.sqrt(max(0.0, candidate.expected**2 - candidate.noise**2))
     if missed <= _NOTABLY_MISSED * candidate.noise:
         return
@@ -222,7 +224,7 @@ def _notes_of_approximation(part: PlannedPart, bound: BoundSpec) -> Iterator[str
     remedies = [f"leave out {' and '.join(stated)} in [mechanism]"] if stated else []
     remedies += ["write a wider bandwidth"]
     remedies += (
-        ['write kernel = "gaussian"'] if any(kernel.kinks for kernel in measurement.kernels) else []
+        ['write kernel = "gaussian"'] if any(kernel.kinks for kernel in statistic.kernels) else []
     )
     unit = part.planned.unit
     yield (
@@ -232,28 +234,28 @@ def _notes_of_approximation(part: PlannedPart, bound: BoundSpec) -> Iterator[str
     )
 
 
-def _notes_without_delta(part: PlannedPart, bound: BoundSpec) -> Iterator[str]:
+def _notes_without_delta(part: PlannedPart, resolved: ResolvedSpec) -> Iterator[str]:
     """Note where noise that needs no delta errs less.
 
     It is not taken: an account that composes in zCDP charges some twenty times as much for it, and
     a plan does not know the account.
     """
-    measurement, strategy, spec = part.measurement, part.design.strategy, bound.spec
-    chooses_bins = measurement.candidates or bound.questions
-    if not measurement.kernels or chooses_bins or spec.mechanism.noise != "auto":
+    statistic, strategy, spec = part.statistic, part.design.strategy, resolved.spec
+    chooses_bins = statistic.candidates or resolved.questions
+    if not statistic.kernels or chooses_bins or spec.mechanism.noise != "auto":
         return
-    if not bound.charge.delta or not isinstance(strategy, Strategy):
+    if not resolved.charge.delta or not isinstance(strategy, Strategy):
         return
-    usual = make_search(measurement, bound, part.design.family).candidate(strategy, part.design.h)
-    best, pure = usual, replace(bound, charge=Budget(bound.charge.epsilon))
+    usual = make_search(statistic, resolved, part.design.family).candidate(strategy, part.design.h)
+    best, pure = usual, replace(resolved, charge=Budget(resolved.charge.epsilon))
     for family in named("auto", STRATEGY_KINDS, with_delta=False):
-        search = make_search(measurement, pure, family)
-        design, _ = countable(allowed_strategies(family, measurement, pure), search, pure)
+        search = make_search(statistic, pure, family)
+        design, _ = countable(allowed_strategies(family, statistic, pure), search, pure)
         if design is not None:
             candidate = search.candidate(design.strategy, design.h)
             best = candidate if errs_less(candidate, best) else best
     if best is not usual:
-        unit = measurement.unit
+        unit = statistic.unit
         yield (
             f"noise that needs no delta is predicted to err by {unit * best.expected:.3g}, this "
             f'plan by {unit * usual.expected:.3g}. Write delta = "0" in [budget], unless the '

@@ -15,7 +15,7 @@ import numpy as np
 
 from dbern.certify.balls import GramBall, Released
 from dbern.planning.predicted import largest_of_grid
-from dbern.planning.search import LARGEST_K, MIN_POINT_MASS, CandidateDesign, DesignSearch
+from dbern.planning.search import LARGEST_K, MIN_POINT_MASS, Candidate, Search
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, LatticeSpectrum, lattice_spectrum
 from dbern.types import FloatArray
@@ -29,9 +29,7 @@ _GRID_POINTS = {1: 129, 2: 19, 3: 8}  # of an axis, by axes
 _SIGNED_CLUSTERS = 64
 
 
-def gram_candidates(
-    strategy_kind: str, search: DesignSearch, cube: CubeKernel
-) -> Iterator[CandidateDesign]:
+def gram_candidates(strategy_kind: str, search: Search, cube: CubeKernel) -> Iterator[Candidate]:
     """Yield releases of lattice values (""), or of spectral coordinates; bins have none."""
     if strategy_kind == "":
         for k in _lengths(search, _LATTICE_K[cube.dimensions]):
@@ -41,7 +39,7 @@ def gram_candidates(
         yield from _spectral_candidates(search, cube)
 
 
-def _spectral_candidates(search: DesignSearch, cube: CubeKernel) -> Iterator[CandidateDesign]:
+def _spectral_candidates(search: Search, cube: CubeKernel) -> Iterator[Candidate]:
     for k in _lengths(search, _SPECTRAL_K[cube.dimensions]):
         lattice, ranks = Lattice(k), set()
         spectrum = lattice_spectrum(cube, lattice, lattice.size, search.family.eigenvalue_exponent)
@@ -54,24 +52,24 @@ def _spectral_candidates(search: DesignSearch, cube: CubeKernel) -> Iterator[Can
                     yield _candidate(search, cube, strategy, h)
 
 
-def _lengths(search: DesignSearch, usual: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _lengths(search: Search, usual: tuple[int, ...]) -> list[tuple[int, ...]]:
     if search.k is not None:
         return [search.k]
-    return [(min(k, LARGEST_K),) * search.measurement.domain.dimensions for k in usual]
+    return [(min(k, LARGEST_K),) * search.statistic.domain.dimensions for k in usual]
 
 
 def _candidate(
-    search: DesignSearch, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
-) -> CandidateDesign:
+    search: Search, cube: CubeKernel, strategy: Strategy, h: tuple[int, ...]
+) -> Candidate:
     """Predict the errors of a design."""
     spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
     noise, farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     deviation = search.family.covariance(strategy.layout.size).deviation
     noise *= deviation * search.sensitivity(strategy) / search.n * search.noise_ratio
-    ball = search.measurement.approximation
+    ball = search.statistic.approximation
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if search.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, search.n))
-    return CandidateDesign(strategy, h, noise, typical, worst, search.certified, MIN_POINT_MASS)
+    return Candidate(strategy, h, noise, typical, worst, search.certified, MIN_POINT_MASS)
 
 
 @lru_cache(maxsize=512)

@@ -14,20 +14,20 @@ from dbern.data.frames import Frame, frame_of
 from dbern.data.sources import discover
 from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.model.component import StoredCertificate
 from dbern.planning.choice import best_design, share_bins_with_denominator
 from dbern.planning.component_plan import (
     Design,
-    PlannedMeasurement,
-    plan_measurement,
+    PlannedComponent,
+    plan_component,
     refuse_long_metadata,
     refuse_unreadable,
 )
 from dbern.planning.cost import cost
 from dbern.planning.forecast import forecast_errors, notes_of
 from dbern.planning.release_plan import ReleasePlan, plan_title
-from dbern.planning.resolved import BoundSpec, public_rows
+from dbern.planning.resolved import ResolvedSpec, public_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.contract import require_one_charge
 from dbern.system import is_url, one_thread
@@ -96,19 +96,19 @@ def footers(
 def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     with one_thread():  # matrices are small: threads that wait for them take the cores
-        return _planned(BoundSpec.of(spec, public_rows(spec, files)), files)
+        return _planned(ResolvedSpec.of(spec, public_rows(spec, files)), files)
 
 
-def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
-    spec, n = bound.spec, bound.n
-    _refuse_choices(bound)
+def _planned(resolved: ResolvedSpec, files: Sequence[FileFacts]) -> ReleasePlan:
+    spec, n = resolved.spec, resolved.n
+    _refuse_choices(resolved)
     designs: dict[str, Design] = {}
-    answered = bound.answered
-    for measurement in answered.measurements:
-        designs[measurement.name] = best_design(measurement, answered)
+    for_window = resolved.for_window
+    for statistic in for_window.statistics:
+        designs[statistic.name] = best_design(statistic, for_window)
     parts = [
-        plan_measurement(measurement, share_bins_with_denominator(measurement, designs), bound)
-        for measurement in bound.measurements
+        plan_component(statistic, share_bins_with_denominator(statistic, designs), resolved)
+        for statistic in resolved.statistics
     ]
     components = tuple(part.planned for part in parts)
     refuse_long_metadata(spec, components)
@@ -120,41 +120,41 @@ def _planned(bound: BoundSpec, files: Sequence[FileFacts]) -> ReleasePlan:
     return ReleasePlan(
         name=spec.release.name,
         dataset=spec.budget.dataset,
-        charge=bound.charge,
+        charge=resolved.charge,
         n=n,
         protection=spec.protection,
         calibration="paper" if spec.families[0].by_function else "tight",
         components=components,
         certificate=certificate,
         cost=cost(counters, n, _public_files(spec, files), remote=is_url(spec.data.source or "")),
-        notes=tuple(notes_of(parts, bound)),
-        outlook=forecast_errors(parts, bound),
+        notes=tuple(notes_of(parts, resolved)),
+        outlook=forecast_errors(parts, resolved),
         title=plan_title(spec),
     )
 
 
-def _refuse_choices(bound: BoundSpec) -> None:
+def _refuse_choices(resolved: ResolvedSpec) -> None:
     """Refuse a charge that is not one, and choices that what is released leaves no room for."""
-    spec, measurements = bound.spec, bound.measurements
+    spec, statistics = resolved.spec, resolved.statistics
     kind, noise, usual = spec.learner.kind, spec.mechanism.noise, spec.families[0]
     # A negative one would hide a fraction.
-    if any(measurement.objective_fraction < 0 for measurement in measurements):
+    if any(statistic.objective_fraction < 0 for statistic in statistics):
         raise SpecError(f'target.kind: "{kind}" spends less than 0. Write objective_fraction >= 0')
     fractions = [
         (
-            measurement.name,
-            measurement.outputs,
-            measurement.output_fraction + measurement.objective_fraction,
+            statistic.name,
+            statistic.outputs,
+            statistic.output_fraction + statistic.objective_fraction,
         )
-        for measurement in measurements
+        for statistic in statistics
     ]
-    require_one_charge(kind, fractions)  # for n rows it may be another measurement
-    if bound.questions and not counts_rows(spec, measurements):
+    require_one_charge(kind, fractions)  # for n rows it may be another statistic
+    if resolved.questions and not counts_rows(spec, statistics):
         raise SpecError(
             f'mechanism.questions: "{kind}" counts no rows here. Leave it out, or '
             'write kind = "kernel-density", with a bandwidth in place of a covariance'
         )
-    numbers_alone = all(measurement.entries for measurement in measurements)
+    numbers_alone = all(statistic.entries for statistic in statistics)
     if numbers_alone and (noise not in ("auto", usual.lattice_name) or usual.by_function):
         raise SpecError(
             f'mechanism.noise, mechanism.calibration: "{kind}" releases numbers as '
@@ -162,20 +162,20 @@ def _refuse_choices(bound: BoundSpec) -> None:
         )
 
 
-def counts_rows(spec: ReleaseSpec, measurements: Sequence[Measurement]) -> bool:
+def counts_rows(spec: ReleaseSpec, statistics: Sequence[Statistic]) -> bool:
     """Return whether bins of a release may count rows in boxes, so that questions can be asked."""
     counting = any(
-        measurement.unsigned and measurement.oblique is None
-        for measurement in measurements
-        if measurement.domain.names == spec.domain.names
+        statistic.unsigned and statistic.oblique is None
+        for statistic in statistics
+        if statistic.domain.names == spec.domain.names
     )
     return counting and spec.combination.counts_rows
 
 
 def whole_certificate(
-    combination: Combination, components: Sequence[PlannedMeasurement]
+    combination: Combination, components: Sequence[PlannedComponent]
 ) -> Certificate:
-    """Return the certificate of the function that planned measurements make."""
+    """Return the certificate of the function that planned statistics make."""
     errors = [planned.certificate for planned in components for _ in range(planned.outputs)]
     first, alone = components[0].certificate, len(components) == 1
     lower_bound = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()

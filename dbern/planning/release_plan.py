@@ -12,10 +12,10 @@ from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.model.component import ScaledNoise, ScaledSensitivity, StoredCertificate
 from dbern.model.function_classes import FunctionClass
-from dbern.planning.component_plan import PlannedMeasurement
+from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.cost import Cost
 from dbern.planning.predicted import width_text
 from dbern.planning.resolved import spec_for_rows
@@ -124,7 +124,7 @@ class ReleasePlan:
     n: int
     protection: Protection
     calibration: str
-    components: tuple[PlannedMeasurement, ...]
+    components: tuple[PlannedComponent, ...]
     certificate: Certificate
     cost: Cost
     notes: tuple[str, ...] = ()
@@ -199,15 +199,15 @@ class ReleasePlan:
         """Released form of the lattice values."""
         return self.components[0].strategy
 
-    def measurements(self, spec: ReleaseSpec) -> tuple[Measurement, ...]:
-        """Return the components' measurements."""
+    def statistics(self, spec: ReleaseSpec) -> tuple[Statistic, ...]:
+        """Return the components' statistics."""
         return spec_for_rows(spec, self.n).components
 
     def counters(self, spec: ReleaseSpec) -> Counters:
         """Return the planned sums over records."""
         parts = [
-            measurement.from_params(planned.strategy, self.n, planned.counting)
-            for measurement, planned in zip(self.measurements(spec), self.components, strict=True)
+            statistic.from_params(planned.strategy, self.n, planned.counting)
+            for statistic, planned in zip(self.statistics(spec), self.components, strict=True)
         ]
         unit, admits = self.protection.unit, spec.enforces_nights
         return Counters.of(parts, spec.records, unit, self.n, admits=admits)
@@ -246,7 +246,7 @@ class ReleasePlan:
                 "n": n,
                 "protection": protection,
                 "charge": Budget.parse(**content["charge"]),
-                "components": tuple(map(PlannedMeasurement.from_json, content["components"])),
+                "components": tuple(map(PlannedComponent.from_json, content["components"])),
                 "certificate": StoredCertificate.from_json(content["certificate"]).restore(),
                 "cost": Cost(**content["cost"]),
                 "notes": tuple(content["notes"]),
@@ -275,10 +275,10 @@ class ReleasePlan:
 
 
 def measured_pairs(
-    measurements: Sequence[Measurement], components: Sequence[PlannedMeasurement]
-) -> list[tuple[Measurement, PlannedMeasurement]]:
-    """Return each component and its measurement."""
-    by_name = {measurement.name: measurement for measurement in measurements}
+    statistics: Sequence[Statistic], components: Sequence[PlannedComponent]
+) -> list[tuple[Statistic, PlannedComponent]]:
+    """Return each component and its statistic."""
+    by_name = {statistic.name: statistic for statistic in statistics}
     return [(by_name[planned.name], planned) for planned in components]
 
 
@@ -348,7 +348,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     return [*lines, ("work", f"{cost.rows} rows in about {tasks}, {slabs}"), ("memory", memory)]
 
 
-def _component_lines(plan: ReleasePlan, planned: PlannedMeasurement) -> list[tuple[str, str]]:
+def _component_lines(plan: ReleasePlan, planned: PlannedComponent) -> list[tuple[str, str]]:
     sensitivity, noise, certificate = planned.sensitivity, planned.noise, planned.certificate
     outputs = f" for each of {planned.outputs} outputs" if planned.outputs > 1 else ""
     bound = (
@@ -402,7 +402,7 @@ def _guarantee(plan: ReleasePlan) -> str:
     return f"rho = {float(plan.rho):.6g} in zCDP{pure}"
 
 
-def _compared(plan: ReleasePlan, planned: PlannedMeasurement) -> str:
+def _compared(plan: ReleasePlan, planned: PlannedComponent) -> str:
     lower_bound, total = planned.certificate.lower_bound, planned.certificate.total
     text = f"S/epsilon = {planned.sensitivity.function / float(plan.charge.epsilon):.3g}"
     if not lower_bound:
@@ -414,7 +414,7 @@ def _compared(plan: ReleasePlan, planned: PlannedMeasurement) -> str:
     return f"{times} times a lower bound for any mechanism, {lower_bound:.3g} (by {kind}); {text}"
 
 
-def _released_as(planned: PlannedMeasurement) -> str:
+def _released_as(planned: PlannedComponent) -> str:
     what = planned.maps[0].called
     of = " of the whole lattice" if planned.maps[0].of else ""
     of += (

@@ -9,7 +9,7 @@ from typing import Self
 from dbern.data.footers import FileFacts
 from dbern.errors import SpecError
 from dbern.measure.accumulator import most_rows
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.planning.predicted import Questions, Reference
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
@@ -62,36 +62,36 @@ def spec_for_rows(spec: ReleaseSpec, n: int) -> ReleaseSpec:
 
 
 @dataclass(frozen=True)
-class BoundSpec:
+class ResolvedSpec:
     """A spec bound to a public number of rows: all that a plan depends on.
 
-    `measurements` are those that the learner releases of so many rows. `reference` is the spec's
+    `statistics` are those that the learner releases of so many rows. `reference` is the spec's
     public density, which is imported once.
     """
 
     spec: ReleaseSpec
     n: int
     charge: Budget
-    measurements: tuple[Measurement, ...]
+    statistics: tuple[Statistic, ...]
     reference: Reference | None
 
     @classmethod
     def of(cls, spec: ReleaseSpec, n: int) -> Self:
-        """Let the learner choose for n rows, and bind its measurements to them."""
+        """Let the learner choose for n rows, and bind its statistics to them."""
         spec = spec_for_rows(spec, n)
-        measurements = tuple(measurement.bind(n, spec.charge) for measurement in spec.components)
-        return cls(spec, n, spec.charge, measurements, spec.reference)
+        statistics = tuple(statistic.bind(n, spec.charge) for statistic in spec.components)
+        return cls(spec, n, spec.charge, statistics, spec.reference)
 
     @property
-    def answered(self) -> Self:
+    def for_window(self) -> Self:
         """Return what designs are chosen for: itself, or of a stream the total of many nights."""
-        spec = self.spec.answered()
+        spec = self.spec.for_window()
         return self if spec is self.spec else type(self).of(spec, spec.normalizer or self.n)
 
     @property
     def num_outputs(self) -> int:
         """Number of released functions, whose certificates hold at once."""
-        return sum(measurement.outputs for measurement in self.measurements)
+        return sum(statistic.outputs for statistic in self.statistics)
 
     @property
     def certified(self) -> bool:

@@ -14,7 +14,7 @@ from dbern.combination.base import Combination
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.data.times import Bound, bounds_of
 from dbern.errors import SpecError
-from dbern.measure.statistic import Measurement, require_counted
+from dbern.measure.statistic import Statistic, require_counted
 from dbern.nights.section import StreamSection, check_partition, check_summed, node_of
 from dbern.planning.sections import (
     WITH_DELTA,
@@ -56,7 +56,7 @@ class Parsed:
 
     records: RecordSchema
     learner: Learner
-    components: tuple[Measurement, ...]
+    components: tuple[Statistic, ...]
     charge: Budget
     families: tuple[NoiseFamily, ...]
     beta: Fraction
@@ -99,8 +99,7 @@ def parse(spec: Sections) -> Parsed:
     _check_units(spec.data.units or {}, schema)
     components = learner.components(schema)
     parts = [
-        (measurement.name, measurement.outputs, measurement.output_fraction)
-        for measurement in components
+        (statistic.name, statistic.outputs, statistic.output_fraction) for statistic in components
     ]
     require_one_charge(learner.kind, parts)
     require_counted(components)
@@ -110,7 +109,7 @@ def parse(spec: Sections) -> Parsed:
             f"data.bounds: {num_axes} axes, and a lattice has at most {MOST_AXES}. Keep at "
             f"most {MOST_AXES} (factored naive Bayes and linear functions take more)"
         )
-    components = tuple(measurement.protected(protection, schema.unit) for measurement in components)
+    components = tuple(statistic.protected(protection, schema.unit) for statistic in components)
     _check_stream(spec, protection, components, learner.combination(schema))
     return Parsed(schema, learner, components, charge, families, beta, protection)
 
@@ -174,7 +173,7 @@ def _protection(spec: Sections) -> Protection:
 def _check_stream(
     spec: Sections,
     protection: Protection,
-    components: Sequence[Measurement],
+    components: Sequence[Statistic],
     combination: Combination,
 ) -> None:
     if spec.stream is None:

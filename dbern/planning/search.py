@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from dbern.bernstein.kernels import Kernel
 from dbern.data.resolution import Multiples
 from dbern.measure.kernel_sketch import cells_for
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.planning.predicted import (
     CLUSTERS,
     BinQuestions,
@@ -51,7 +51,7 @@ _POINT_MASS_OF_BINS = {1: 0.18, 2: 0.15}  # by axes: the fewer, the less noise f
 
 
 @dataclass(frozen=True)
-class CandidateDesign:
+class Candidate:
     """Strategy and orders of a release, and their predicted errors in unit-cube units.
 
     `noise` is the mean sup of the noise, `approximation` the error of a typical database, `worst`
@@ -114,7 +114,7 @@ class CandidateDesign:
 
 
 @dataclass(frozen=True)
-class DesignSearch:
+class Search:
     """Public facts that the search for a design starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
@@ -122,7 +122,7 @@ class DesignSearch:
     levels may be released.
     """
 
-    measurement: Measurement
+    statistic: Statistic
     n: int
     family: NoiseFamily
     noise_ratio: float
@@ -136,8 +136,8 @@ class DesignSearch:
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """Kernels of the measurement."""
-        return self.measurement.kernels
+        """Kernels of the statistic."""
+        return self.statistic.kernels
 
     def point_mass(self, strategy_kind: str) -> float:
         """Return the fraction of the records at one point, by what is released."""
@@ -161,7 +161,7 @@ class DesignSearch:
     @property
     def multiples(self) -> tuple[Multiples | None, ...]:
         """Multiples that rows are rounded to, by axis."""
-        return tuple(axis.multiples for axis in self.measurement.domain.axes)
+        return tuple(axis.multiples for axis in self.statistic.domain.axes)
 
     def resolve(self, steps: float) -> tuple[int, ...]:
         """Return the lattice of so many steps a deviation on every axis."""
@@ -184,25 +184,25 @@ class DesignSearch:
         """Return whether the noise is for such bins."""
         if self._num_values(strategy) > self.family.max_values:
             return False
-        return not self.family.balanced or self.measurement.sensitivity(strategy, 1).balanced
+        return not self.family.balanced or self.statistic.sensitivity(strategy, 1).balanced
 
     def orders(self, usual: Sequence[int]) -> list[tuple[int, ...]]:
         """Return the stated order, or the usual ones on every axis."""
-        axes = self.measurement.domain.dimensions
+        axes = self.statistic.domain.dimensions
         return [self.h] if self.h is not None else [(h,) * axes for h in usual]
 
-    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> CandidateDesign:
+    def candidate(self, strategy: Strategy, h: tuple[int, ...]) -> Candidate:
         """Predict the errors of a design."""
         worst = worst_error(self.kernels, strategy, h)
         typical = worst if self.certified else self.bias(strategy, h)
-        return CandidateDesign(
+        return Candidate(
             strategy, h, self.noise(strategy, h), typical, worst, self.certified,
             self.point_mass(strategy.kind), questions=self._bin_questions(strategy),
         )  # fmt: skip
 
     def estimate(
         self, strategy: BinnedStrategy, k: Sequence[int], h: tuple[int, ...], lattice_error: float
-    ) -> CandidateDesign:
+    ) -> Candidate:
         """Predict the errors of bins to be made, but for that of a typical database.
 
         Fitted to the lattice of `k`, of all 0 to the kernel itself.
@@ -218,12 +218,12 @@ class DesignSearch:
         )
         grown = math.prod(axis.bump + axis.error for axis in fits)
         worst = grown - math.prod(axis.bump for axis in fits)
-        return CandidateDesign(
+        return Candidate(
             strategy, h, noise, 0.0, worst, self.certified,
             self.point_mass(strategy.kind), lattice_error, self._bin_questions(strategy),
         )  # fmt: skip
 
-    def with_matrices(self, candidate: CandidateDesign) -> CandidateDesign:
+    def with_matrices(self, candidate: Candidate) -> Candidate:
         """Return the candidate with the matrices of its bins, which estimates do without."""
         strategy = candidate.strategy
         if not isinstance(strategy, BinnedStrategy) or strategy.bins[0].packed:
@@ -260,11 +260,11 @@ class DesignSearch:
     def sensitivity(self, strategy: Strategy) -> float:
         """Return n times the sensitivity that the noise's scale is in proportion to."""
         if self.family.norm == math.inf:
-            return self.measurement.function_sensitivity * math.sqrt(self._num_values(strategy))
-        return self.measurement.sensitivity(strategy, int(self.family.norm)).value
+            return self.statistic.function_sensitivity * math.sqrt(self._num_values(strategy))
+        return self.statistic.sensitivity(strategy, int(self.family.norm)).value
 
     def _num_values(self, strategy: Strategy) -> int:
-        return self.measurement.outputs * strategy.layout.size
+        return self.statistic.outputs * strategy.layout.size
 
     def lattice_error(self, lattice: Lattice, h: tuple[int, ...]) -> float:
         """Return the error of the lattice alone, as the objective counts it."""

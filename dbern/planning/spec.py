@@ -17,13 +17,13 @@ from dbern.combination.base import Combination
 from dbern.data.domain import Column, Domain, RecordSchema
 from dbern.data.objects import check_url
 from dbern.errors import SpecError
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.nights.horizon import StreamNode
 from dbern.nights.section import (
     StreamSection,
-    answered,
     node_of,
     sections_at,
+    window_terms,
 )
 from dbern.planning.rules import NAME, Parsed, Sections, parse
 from dbern.privacy.budget import Budget, Protection
@@ -148,8 +148,8 @@ class ReleaseSpec(Sections):
         return self._parsed.learner
 
     @property
-    def components(self) -> tuple[Measurement, ...]:
-        """Measurements that the learner releases."""
+    def components(self) -> tuple[Statistic, ...]:
+        """Statistics that the learner releases."""
         return self._parsed.components
 
     @property
@@ -295,7 +295,7 @@ class ReleaseSpec(Sections):
 
     @property
     def combination(self) -> Combination:
-        """Rule by which the measurements make the function."""
+        """Rule by which the statistics make the function."""
         return self.learner.combination(self.records)
 
     @property
@@ -333,13 +333,13 @@ class ReleaseSpec(Sections):
         content = self.model_dump(exclude_none=True)
         return _from_sections(sections_at(node, content), self._base)
 
-    def answered(self) -> ReleaseSpec:
+    def for_window(self) -> ReleaseSpec:
         """Return the release whose bins this one takes: of a stream's node one of many nights."""
         node = self.stream_node
         if node is None:
             return self
         content = self.model_dump(exclude={"stream"}, exclude_none=True)
-        rows, epsilon = answered(node.horizon, self.normalizer or 1, self.charge)
+        rows, epsilon = window_terms(node.horizon, self.normalizer or 1, self.charge)
         content["data"]["normalizer"], content["budget"]["epsilon"] = str(rows), epsilon
         if self.mechanism.noise == "auto":  # not the K-norm law, which is of one release alone
             content["mechanism"]["noise"] = noise_names(self.families[0])["binned"]

@@ -1,11 +1,11 @@
-"""The contract between a measurement and its noise: all that privacy needs to know, exactly.
+"""The contract between a statistic and its noise: all that privacy needs to know, exactly.
 
 A learner proves bounds, in floats that are rounded outward; a `Contract` holds them as fractions,
 and `law_of` makes the noise of it and of the charge alone. So the noise of a release is (epsilon,
 delta)-DP for the share of the charge that the contract names, if its bounds hold; nothing else of
 learners, records or plans is used. A float is a fraction, so nothing is rounded here.
 
-Basic composition: what all measurements of a release spend together is its charge, once
+Basic composition: what all statistics of a release spend together is its charge, once
 (`require_one_charge`).
 """
 
@@ -107,7 +107,7 @@ class FloatBounds:
 
 @dataclass(frozen=True)
 class Contract:
-    """Bounds on the integers that a measurement releases, for every two neighbours.
+    """Bounds on the integers that a statistic releases, for every two neighbours.
 
     `kernel_error` is what effective kernels add to the `sensitivity` of the exact values, in its
     norm, in which `float_error` bounds the float errors of all values of one database.
@@ -189,27 +189,27 @@ def _is_fraction(value: object) -> bool:
 
 
 def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) -> None:
-    """Refuse measurements that together spend more than the charge, or whose arrays meet.
+    """Refuse statistics that together spend more than the charge, or whose arrays meet.
 
-    A measurement whose fraction of the budget is s is epsilon s, delta s private, so all of them
+    A statistic whose fraction of the budget is s is epsilon s, delta s private, so all of them
     are (epsilon, delta)-DP exactly where the fractions add up to at most one. They are exact, so
     that this sum is. Center and noise of an array are found by its name: two of one name would get
     one center, and the noise of two laws.
 
-    `kind`, for the error, is the learner's; `parts` are each measurement's name, outputs and budget
+    `kind`, for the error, is the learner's; `parts` are each statistic's name, outputs and budget
     fraction.
     """
     for name, _, fraction in parts:
         if not _is_fraction(fraction):
             raise SpecError(
-                f'target.kind: "{kind}" gives its measurement "{name}" the fraction '
+                f'target.kind: "{kind}" gives its statistic "{name}" the fraction '
                 f"{fraction!r} of the budget, which must be a Fraction above 0 and at most 1; "
                 'in the learner, write fraction=Fraction("0.5")'
             )
     total = sum((Fraction(fraction) for _, _, fraction in parts), Fraction(0))
     if total > 1:
         raise SpecError(
-            f'target.kind: the fractions of the measurements of "{kind}" add up to {total} of the '
+            f'target.kind: the fractions of the statistics of "{kind}" add up to {total} of the '
             f"budget, more than 1; in the learner, write fraction=Fraction(1, {len(parts)}) for "
             "each, or others that add up to at most 1"
         )
@@ -218,5 +218,5 @@ def require_one_charge(kind: str, parts: Sequence[tuple[str, int, Fraction]]) ->
     if repeated:
         raise SpecError(
             f'target.kind: "{kind}" releases more than one array named "{repeated[0]}"; in the '
-            "learner, give each measurement a name of its own (outputs add _0, _1, .. to it)"
+            "learner, give each statistic a name of its own (outputs add _0, _1, .. to it)"
         )

@@ -110,7 +110,7 @@ class AxisMap(ABC):
 
     @classmethod
     def candidates(cls, search: Any) -> Iterator[Any]:
-        """Designs that release it, for a plan to weigh; `search` is a `DesignSearch` of planning.
+        """Designs that release it, for a plan to weigh; `search` is a `Search` of planning.
 
         Strategies that have none here have them there.
         """

@@ -322,4 +322,4 @@ class VectorStrategy:
 
 
 AnyStrategy: TypeAlias = Strategy | VectorStrategy
-"""What may be released of a measurement: coordinates of a lattice, or numbers as they are."""
+"""What may be released of a statistic: coordinates of a lattice, or numbers as they are."""

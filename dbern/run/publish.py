@@ -30,11 +30,11 @@ from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.model.component import Component
 from dbern.nights.horizon import StreamNode
 from dbern.nights.people import require_blocks
-from dbern.planning.component_plan import PlannedMeasurement, released_component, with_kernels
+from dbern.planning.component_plan import PlannedComponent, released_component, with_kernels
 from dbern.planning.cost import WRITERS
 from dbern.planning.planner import whole_certificate
 from dbern.planning.release_plan import ReleasePlan, measured_pairs, release_texts
-from dbern.planning.resolved import BoundSpec, spec_for_rows
+from dbern.planning.resolved import ResolvedSpec, spec_for_rows
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
 from dbern.privacy.families import family_of
@@ -54,19 +54,19 @@ _DRAWING = Lock()  # two threads that draw, by short numpy calls, are slower tha
 
 
 def choose_bandwidth(
-    spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedMeasurement, str], Int64Array]
+    spec: ReleaseSpec, plan: ReleasePlan, released: Callable[[PlannedComponent, str], Int64Array]
 ) -> tuple[ReleasePlan, dict[str, Any]]:
     """Return the plan of a density with the bandwidth that its bins choose, and what it says of it.
 
-    `released` returns the noised integers of a planned measurement and the name of its array.
+    `released` returns the noised integers of a planned statistic and the name of its array.
     """
     from dbern.synopsis.questions.bandwidths import best_kernels  # a release seldom asks
     from dbern.synopsis.questions.envelopes.splines import AxisSplines
     from dbern.synopsis.questions.noisy_measure import NoisyMeasure
 
-    bound = BoundSpec.of(spec, plan.n)
-    (measurement,), (planned,) = bound.measurements, plan.components
-    candidates, law = measurement.candidates, planned.noise.law
+    resolved = ResolvedSpec.of(spec, plan.n)
+    (statistic,), (planned,) = resolved.statistics, plan.components
+    candidates, law = statistic.candidates, planned.noise.law
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     splines = tuple(AxisSplines(bins.cells, bins.degree) for bins in maps)
     measures = [
@@ -76,7 +76,7 @@ def choose_bandwidth(
     ]  # fmt: skip
     kernels = [candidate.kernels for candidate in candidates]
     best = candidates[best_kernels(measures, kernels, float(plan.n))]
-    best_planned = with_kernels(planned, best, bound)
+    best_planned = with_kernels(planned, best, resolved)
     if best_planned.certificate.total > planned.certificate.total:  # more than the plan promised
         best, best_planned = candidates[0], planned
     certificate = whole_certificate(spec.combination, (best_planned,))
@@ -106,7 +106,7 @@ def publish(
         require_blocks(ledger, spec, spec.stream_node)
     key = ledger.key(reservation)
 
-    def noisy(planned: PlannedMeasurement, name: str) -> _Noisy:
+    def noisy(planned: PlannedComponent, name: str) -> _Noisy:
         return _Noisy(staging, planned, name, _noise_key(key, reservation, planned.noise.law))
 
     choice: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def publish(
 @dataclass(frozen=True)
 class _Noisy:
     staging: Staging
-    planned: PlannedMeasurement
+    planned: PlannedComponent
     name: str
     key: bytes = field(repr=False)
 
@@ -191,7 +191,7 @@ def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iter
 
 
 def _derived_from(
-    planned: PlannedMeasurement, released: Int64Array
+    planned: PlannedComponent, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
     """Values that a lattice is derived from, in unit-cube units, and the facts for readers."""
     law, value_unit, limit = planned.noise.law, planned.unit, planned.most_silenced
@@ -221,8 +221,8 @@ def _noise_key(key: bytes, reservation: Reservation, law: NoiseLaw) -> bytes:
 
 def _components(spec: ReleaseSpec, plan: ReleasePlan) -> list[tuple[Component, Domain]]:
     """Return what readers are told of each component, once its choices are made, and its domain."""
-    measurements = spec_for_rows(spec, plan.n).components
-    pairs = measured_pairs(measurements, plan.components)
+    statistics = spec_for_rows(spec, plan.n).components
+    pairs = measured_pairs(statistics, plan.components)
     return [(released_component(*pair), pair[0].domain) for pair in pairs]
 
 

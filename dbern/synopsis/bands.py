@@ -132,7 +132,7 @@ class ArrayBand:
 
 
 @dataclass(frozen=True)
-class LocalBiasBound:
+class BiasOfData:
     """An array, and the one whose bins count each of its records with at least its weight.
 
     Both are bins of the same axes, and the function is a sum of kernels over records. With
@@ -249,7 +249,7 @@ class BiasWeights:
 _BIAS_WEIGHTS = LRUCache[BiasWeights](_MOST_BYTES_OF_WEIGHTS, lambda weights: weights.nbytes)
 
 
-Part: TypeAlias = tuple[Released, LocalBiasBound | None, Smoothing]
+Part: TypeAlias = tuple[Released, BiasOfData | None, Smoothing]
 """An array, what its band follows if anything, and the smoothing."""
 
 
@@ -275,7 +275,7 @@ def bands_of(
 
 
 def _quotient_bands(
-    numerator: LocalBiasBound, denominator: LocalBiasBound, smoothing: Smoothing, beta: Fraction
+    numerator: BiasOfData, denominator: BiasOfData, smoothing: Smoothing, beta: Fraction
 ) -> list[ArrayBand] | None:
     """Bands of ``N - m_i D`` at public m_i, together; None where both do not err together.
 
@@ -399,9 +399,7 @@ def quotient_ends(
     return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
 
 
-def local_bias_bounds(
-    arrays: Sequence[Released], store: ReadableStore
-) -> list[LocalBiasBound | None]:
+def local_bias_bounds(arrays: Sequence[Released], store: ReadableStore) -> list[BiasOfData | None]:
     """Return for each array of a release the bracket that its band follows, or None.
 
     It is there where both arrays are bins of the same axes, at most `MOST_AXES`.
@@ -410,7 +408,7 @@ def local_bias_bounds(
     functions = {
         released.name: released for released in arrays if isinstance(released, ReleasedArray)
     }
-    bounds: list[LocalBiasBound | None] = []
+    bounds: list[BiasOfData | None] = []
     for released in arrays:
         array = functions.get(released.name)
         count_array = None if array is None else functions.get(array.counted_in or "")
@@ -419,7 +417,7 @@ def local_bias_bounds(
             continue
         same = (count_array.axes, count_array.oblique) == (array.axes, array.oblique)
         fits = same and array.kernels and array.bins and count_array.bins
-        bounds.append(LocalBiasBound(array, count_array, private_rows) if fits else None)
+        bounds.append(BiasOfData(array, count_array, private_rows) if fits else None)
     return bounds
 
 
@@ -455,7 +453,7 @@ class ConfidenceBands:
         self._cached = LRUCache[list[ArrayBand]](_MAX_CACHED_BANDS)
 
     @cached_property
-    def local_bias_bounds(self) -> list[LocalBiasBound | None]:
+    def local_bias_bounds(self) -> list[BiasOfData | None]:
         """Bound of each array's bias for the data at hand, where the release tells it."""
         return local_bias_bounds(self._function.arrays, self._function.store)
 
@@ -473,7 +471,7 @@ class ConfidenceBands:
             raise SpecError(f'about = "{request.about}": write "these-data" or "any-database"')
         arrays, combination = self._function.arrays, self._function.combination
         smoothings, selected = self._function.smoothings(request.h, raw=raw), is_auto(request.h)
-        follows: Sequence[LocalBiasBound | None] = [None for _ in arrays]
+        follows: Sequence[BiasOfData | None] = [None for _ in arrays]
         if request.about == "these-data":
             follows = self.local_bias_bounds
         parts = [*zip(arrays, follows, smoothings, strict=True)]

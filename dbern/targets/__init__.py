@@ -1,9 +1,9 @@
 """Learners of kernel sums and naive Bayes, the registry of all learners, and their base.
 
-A learner turns its public parameters into measurements, which are released of records.
+A learner turns its public parameters into statistics, which are released of records.
 
 A third party adds one by an entry point of the group ``dbern.targets`` that names its class. Most
-are written with `Learner`, `KernelSum`, `Measurement`, `axis_kernels`, `KernelName` and `Lengths`,
+are written with `Learner`, `KernelSum`, `Statistic`, `axis_kernels`, `KernelName` and `Lengths`,
 which are here too.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.kernel_density import KernelDensity
 from dbern.targets.learner import KernelName, Learner, Lengths
@@ -42,12 +42,12 @@ __all__ = [
     "Learner",
     "Lengths",
     "LogisticRegression",
-    "Measurement",
     "NadarayaWatson",
     "NaiveBayes",
     "Oracle",
     "PriestleyChao",
     "RidgeRegression",
+    "Statistic",
     "SupportVectorMachine",
     "axis_kernels",
     "kinds",

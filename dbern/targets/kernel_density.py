@@ -27,7 +27,7 @@ from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.record_weights import UNIT_WEIGHT, ByCategory, RecordWeights
-from dbern.measure.statistic import WHOLE, Measurement
+from dbern.measure.statistic import WHOLE, Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import (
     equal_kernels,
@@ -121,7 +121,7 @@ class Smoother(Learner):
             output_fraction=fraction,
         )  # fmt: skip
 
-    def chosen_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> Measurement:
+    def chosen_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> Statistic:
         """The sum whose bandwidth the released bins choose, a common share of every axis.
 
         Bins count rows whatever the kernel, so nothing is inferred from them before the release:
@@ -216,7 +216,7 @@ class KernelDensity(Smoother):
     kind: ClassVar[str] = "kernel-density"
     uses: ClassVar[tuple[str, ...]] = ("group",)
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One: a density, or one for each group."""
         record_weights = ByCategory(schema.group) if schema.group else UNIT_WEIGHT
         if self.bandwidth == "auto":

@@ -1,4 +1,4 @@
-"""A learner: public parameters, measurements of records, and how these make the function.
+"""A learner: public parameters, statistics of records, and how these make the function.
 
 *Components* are released (`dbern.measure.statistic`), and a public combination makes the
 function of them.
@@ -18,7 +18,7 @@ from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
 from dbern.data.domain import Domain, RecordSchema, Response
 from dbern.errors import SpecError
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import AnyStrategy
@@ -44,13 +44,13 @@ KernelName = Annotated[str, AfterValidator(_known_kernel)]
 
 
 @dataclass(frozen=True)
-class DesignedMeasurement:
-    """A measurement, as it is for the rows, and the strategy, orders and noise of its release.
+class DesignedStatistic:
+    """A statistic, as it is for the rows, and the strategy, orders and noise of its release.
 
     A vector has no orders h.
     """
 
-    measurement: Measurement
+    statistic: Statistic
     strategy: AnyStrategy
     h: tuple[int, ...]
     law: NoiseLaw
@@ -89,7 +89,7 @@ class Learner(Section, ABC):
         return {}
 
     @abstractmethod
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """Return what is released of records of this schema.
 
         Raises
@@ -103,7 +103,7 @@ class Learner(Section, ABC):
         return schema.domain
 
     def combination(self, schema: RecordSchema) -> Combination:
-        """Return the combination of the measurements to the function."""
+        """Return the combination of the statistics to the function."""
         del schema
         return Identity()
 
@@ -123,9 +123,9 @@ class Learner(Section, ABC):
         return ()
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
-        """Return what to expect of a release in these designs, one for each measurement.
+        """Return what to expect of a release in these designs, one for each statistic.
 
         They follow from public facts alone.
         """

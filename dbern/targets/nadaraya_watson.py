@@ -19,11 +19,11 @@ from dbern.combination.base import Combination
 from dbern.combination.responses import Quotient, Quotients, pull_scale
 from dbern.data.domain import RecordSchema
 from dbern.measure.record_weights import HasResponse, InGroups, RecordWeights, ResponseWeight
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import bandwidth_note, readable_lengths, regression_deviation
 from dbern.targets.kernel_density import Smoother
-from dbern.targets.learner import DesignedMeasurement, response_of
+from dbern.targets.learner import DesignedStatistic, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
 from dbern.targets.typical import TypicalResponses
 
@@ -63,7 +63,7 @@ class NadarayaWatson(Smoother):
     chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("response", "group")
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """The sum of responses and the density of the records that have one; of each group."""
         response, domain, group = response_of(schema), schema.domain, schema.group
         by_response: RecordWeights = ResponseWeight(response)
@@ -98,7 +98,7 @@ class NadarayaWatson(Smoother):
         return Quotients(low=low, high=high, classes=schema.group.categories)
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the excess risk on typical records, beside a constant's."""
         del n

@@ -25,7 +25,7 @@ from dbern.data.domain import Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.record_weights import ByCategory
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import (
     bandwidth_note,
@@ -35,7 +35,7 @@ from dbern.targets.bandwidths import (
 )
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct
-from dbern.targets.learner import DesignedMeasurement, KernelName, Learner, Lengths
+from dbern.targets.learner import DesignedStatistic, KernelName, Learner, Lengths
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
 
 _COUNTS = Fraction(1, 10)
@@ -86,7 +86,7 @@ class NaiveBayes(Learner):
     )
     floor: float = Field(0.0, ge=0, le=1, description="floor = 0.01, from 0 to 1")
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One an axis and the counts; or F."""
         label, domain = schema.classes, schema.domain
         numbers = Domain(domain.numeric, domain.outside)
@@ -145,7 +145,7 @@ class NaiveBayes(Learner):
         )
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n
@@ -181,7 +181,7 @@ class GaussianNaiveBayes(Learner):
     std_floor: Lengths = Field(description="std_floor = [0.5, 0.5], one per axis in data units")
     release: Literal["factored"] = Field("factored", description='release = "factored"')
 
-    def components(self, schema: RecordSchema) -> tuple[Measurement, ...]:
+    def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One vector."""
         self._floors(schema)
         return (ClassSums(schema.domain, schema.classes, moments=True),)
@@ -194,7 +194,7 @@ class GaussianNaiveBayes(Learner):
         return GaussianScores(classes, peaks=peaks, floors=floors, lists=lists, squares="centred")
 
     def predictions(
-        self, schema: RecordSchema, n: int, designs: Sequence[DesignedMeasurement]
+        self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
         """Predict the share of wrong classes of typical records, beside a constant's."""
         del n

@@ -29,7 +29,7 @@ from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.axis_maps import released_translates
 from dbern.reconstruct.base import Strategy
-from dbern.targets.learner import DesignedMeasurement
+from dbern.targets.learner import DesignedStatistic
 from dbern.targets.typical import (
     TYPICAL_STD,
     UNPREDICTED,
@@ -52,7 +52,7 @@ def deviation_of(law: NoiseLaw) -> float:
 class Function:
     """A function as it is released, at points of the unit cube (m, l), in data units."""
 
-    design: DesignedMeasurement
+    design: DesignedStatistic
     unit: FloatArray
 
     @property
@@ -60,7 +60,7 @@ class Function:
         return cast("Strategy", self.design.strategy)
 
     def _positions(self, unit: FloatArray) -> FloatArray:
-        oblique = self.design.measurement.oblique
+        oblique = self.design.statistic.oblique
         return unit if oblique is None else oblique.positions(unit)
 
     @cached_property
@@ -81,20 +81,20 @@ class Function:
             rows = [basis if axis is None else basis @ axis.synthesis for basis, axis in axes]
         squares = np.prod([np.square(factor).sum(axis=1) for factor in rows], axis=0)
         sums = np.prod([factor.sum(axis=1) for factor in rows], axis=0)
-        grid_step = math.ldexp(self.design.measurement.unit, law.granularity_exponent)
+        grid_step = math.ldexp(self.design.statistic.unit, law.granularity_exponent)
         noise = errors_of(law).covariance.variance(squares, sums)
         return np.asarray(grid_step**2 * np.maximum(noise, 0.0))
 
     @property
     def deviation(self) -> float:
         """Deviation of the noise, its root mean square over the domain."""
-        grid_step = math.ldexp(self.design.measurement.unit, self.design.law.granularity_exponent)
+        grid_step = math.ldexp(self.design.statistic.unit, self.design.law.granularity_exponent)
         noise = errors_of(self.design.law).covariance.scaled(grid_step)
         return typical_noise(self._strategy, self.design.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:
         """Kernel of each axis at records of the unit cube (r, l), as it is released: (m, r)."""
-        axes = zip(self.design.measurement.kernels, self._positions(records).T, strict=True)
+        axes = zip(self.design.statistic.kernels, self._positions(records).T, strict=True)
         if plain:
             y = self._positions(self.unit)
             return [kernel(y[:, [i]] - t) for i, (kernel, t) in enumerate(axes)]
@@ -104,7 +104,7 @@ class Function:
 
 def predicted_sums(
     typical: Typical,
-    designs: Sequence[DesignedMeasurement],
+    designs: Sequence[DesignedStatistic],
     weights: FloatArray,
     records: FloatArray | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -114,10 +114,10 @@ def predicted_sums(
     the variance of their noise, and values without privacy, (m, outputs) each, in data units.
     """
     records = typical.unit if records is None else records
-    outputs = [design for design in designs for _ in range(design.measurement.outputs)]
+    outputs = [design for design in designs for _ in range(design.statistic.outputs)]
     columns = []
     for design, weight in zip(outputs, weights.T, strict=True):
-        function, unit = Function(design, typical.unit), design.measurement.unit / len(records)
+        function, unit = Function(design, typical.unit), design.statistic.unit / len(records)
         released, plain = (
             unit * np.prod(function.translates(records, plain=plain), axis=0) @ weight
             for plain in (False, True)
@@ -166,7 +166,7 @@ def _listed_variance(noise: float, lists: Sequence[int]) -> float:
 
 
 def kernel_bayes_notes(
-    combination: Combination, designs: Sequence[DesignedMeasurement], axes: int
+    combination: Combination, designs: Sequence[DesignedStatistic], axes: int
 ) -> tuple[str, ...]:
     """Predict the fraction of wrong classes of naive Bayes with kernels."""
     scores = combination if isinstance(combination, KernelScores) else None
@@ -190,9 +190,9 @@ def _class_means(
 
 
 def _joint(
-    typical: TypicalBayes, design: DesignedMeasurement
+    typical: TypicalBayes, design: DesignedStatistic
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    function, unit = Function(design, typical.unit), design.measurement.unit
+    function, unit = Function(design, typical.unit), design.statistic.unit
     released, plain = (
         unit / 2 * np.prod(_class_means(function, typical.unit, 2, plain=plain), axis=0) @ [-1, 1]
         for plain in (False, True)
@@ -201,7 +201,7 @@ def _joint(
 
 
 def _factored(
-    typical: TypicalBayes, combination: KernelScores, designs: Sequence[DesignedMeasurement]
+    typical: TypicalBayes, combination: KernelScores, designs: Sequence[DesignedStatistic]
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Scores as released, the variance of their noise, and without privacy."""
     classes, (*axes, counts) = typical.classes, designs
@@ -211,7 +211,7 @@ def _factored(
     for design, positions, floor, peak in zip(
         axes, typical.unit.T[:, :, None], combination.floors, combination.peaks, strict=True
     ):
-        function, unit = Function(design, positions), design.measurement.unit
+        function, unit = Function(design, positions), design.statistic.unit
         mean_noise = classes * math.sqrt(Function(design, _EVENLY[:, None]).variance.mean())
         exact, likely = (
             np.clip(unit * _class_means(function, positions, classes, plain=plain)[0], floor, peak)

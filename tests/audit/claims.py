@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = "docs/audit.md"
 
 TRUSTED = {
-    "contract": "what a measurement promises, and the law that is made of it",
+    "contract": "what a statistic promises, and the law that is made of it",
     "budget": "epsilon and delta as exact numbers; neighbours and units",
     "noise_law": "the interface of a law that noise is drawn of",
     "laws": "ours, Laplace, K-norm and Gaussian: their parameters, guarantees and draws",

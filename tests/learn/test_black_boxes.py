@@ -162,8 +162,8 @@ def test_records_have_their_columns_in_the_order_of_the_page():
         Column("where", "data.group.values", (7, 8, 9)),
     )  # fmt: skip
     stated = {key: value for key, value in TARGET.items() if key != "kind"}
-    (measurement,) = dbern.targets.Oracle(**stated).components(schema)
-    box = measurement.user
+    (statistic,) = dbern.targets.Oracle(**stated).components(schema)
+    box = statistic.user
     columns = {
         "a": [0.5, -3.0, 0.5, np.inf], "b": [-0.0, 9.0, 1.0, 1.0], "who": [1.0, 0.0, np.nan, 1.0],
         "r": [-9.0, 2.0, 0.0, 0.0], "where": [2.0, 0.0, 1.0, 1.0],

@@ -1,4 +1,4 @@
-"""No neighbor moves the integers beyond a plan: one table of relations, measurements and noises.
+"""No neighbor moves the integers beyond a plan: one table of relations, statistics and noises.
 
 A bound that was printed, halved, or is of something else, planted in its place, is exceeded.
 """

@@ -1,4 +1,4 @@
-"""Every sensitivity is searched for a counterexample: one table of measurements and neighbours.
+"""Every sensitivity is searched for a counterexample: one table of statistics and neighbours.
 
 Records are at every edge of what a spec allows (`dbern.testing.search`), where `test_neighbors` has
 some that suit each learner, on more axes.
@@ -69,7 +69,7 @@ FAST = ("density", "least squares", "bayes-gaussian")
 
 
 def rows() -> Iterator[tuple[str, str, str]]:
-    """Relation, measurement and noise: of units, and of added records, the first noise alone."""
+    """Relation, statistic and noise: of units, and of added records, the first noise alone."""
     for relation in RELATIONS:
         for name, (case, _) in MEASUREMENTS.items():
             if relation == "replaced":
@@ -107,7 +107,7 @@ def test_a_search_finds_no_counterexample(relation, name, noise):
 
 @pytest.mark.parametrize("name", ["density", "bayes-gaussian of lists", "logistic"])
 def test_a_bound_of_a_third_is_found(name, monkeypatch):
-    """Planted in the law, so that it is of every measurement."""
+    """Planted in the law, so that it is of every statistic."""
     spec = spec_of("replaced", name, "laplace")
     kind = learner_of(MEASUREMENTS[name][0].target["kind"])
     assert not search(kind, spec).found

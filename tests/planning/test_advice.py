@@ -12,7 +12,7 @@ from strategies import sections
 
 from dbern.certify.error_summary import printed_sum
 from dbern.planning.choice import _candidates_of, best_candidate, make_search
-from dbern.planning.resolved import BoundSpec
+from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
 
 
@@ -28,8 +28,8 @@ def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
         data = {"n": 20_000, "bounds": {"x": [0.0, 1.0]}}
         mechanism = {"noise": "binned-laplace", "k": None, "h": None, **mechanism}
         spec = ReleaseSpec(**sections(data=data, target={"bandwidth": [0.2]}, mechanism=mechanism))
-        (measurement,) = (bound := BoundSpec.of(spec, 20_000)).measurements
-        search = make_search(measurement, bound)
+        (statistic,) = (resolved := ResolvedSpec.of(spec, 20_000)).statistics
+        search = make_search(statistic, resolved)
         chosen = best_candidate(["binned"], search)
         return chosen, min(_candidates_of("binned", search), key=lambda one: one.error)
 

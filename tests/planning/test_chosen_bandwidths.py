@@ -237,8 +237,8 @@ def candidates_of(resolution, high):
     """Bandwidths (candidates, axes) that a release of many rows may choose from."""
     data = {"n": 200_000, "bounds": {"x": [0.0, high], "y": [0.0, 1.0]}, "resolution": resolution}
     spec = dbern.ReleaseSpec(**sections(target={**AUTO}, data=data, mechanism=AUTO_BINS))
-    (measurement,) = (one.bind(200_000, spec.charge) for one in spec.components)
-    return np.array([lengths_of(one.kernels, spec.domain) for one in measurement.candidates])
+    (statistic,) = (one.bind(200_000, spec.charge) for one in spec.components)
+    return np.array([lengths_of(one.kernels, spec.domain) for one in statistic.candidates])
 
 
 AUTO_BINS = {"k": "auto", "h": "auto", "noise": "auto"}

@@ -1,6 +1,6 @@
 """What effective kernels and fixed point add to a move: `Errors.kernel_norms`, of all that count.
 
-A twin of the same measurement, of many more bits, has the exact move, or nearly.
+A twin of the same statistic, of many more bits, has the exact move, or nearly.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import pytest
 from conformance import CASES
 
 from dbern.measure.accumulator import Accumulator
-from dbern.measure.statistic import Measurement
-from dbern.planning.component_plan import PlannedMeasurement
+from dbern.measure.statistic import Statistic
+from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 
@@ -24,22 +24,22 @@ UNITS = Protection(unit=PrivacyUnit("user", 3))
 ADDED = Protection(Neighbors.ADD_OR_REMOVE_ONE)
 
 
-def planned(name: str, noise: str, **mechanism: Any) -> tuple[Measurement, PlannedMeasurement]:
+def planned(name: str, noise: str, **mechanism: Any) -> tuple[Statistic, PlannedComponent]:
     spec = CASES[name].spec(2 if name == "bayes-joint" else 1, ROWS, noise, **mechanism)
     return spec.components[-1], plan_files(spec, ()).components[-1]
 
 
 def by_tolerance(name: str) -> list[Accumulator]:
-    measurement, plan = planned(name, "laplace", k=6)
-    return [measurement.accumulator(plan.strategy, ROWS, error) for error in (1e-2, 1e-9)]
+    statistic, plan = planned(name, "laplace", k=6)
+    return [statistic.accumulator(plan.strategy, ROWS, error) for error in (1e-2, 1e-9)]
 
 
 def by_bits(
     name: str, noise: str = "laplace", protection: Protection | None = None
 ) -> list[Accumulator]:
-    measurement, plan = planned(name, noise)
-    measurement = measurement.protected(protection or Protection(), None)
-    return [measurement.from_params(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
+    statistic, plan = planned(name, noise)
+    statistic = statistic.protected(protection or Protection(), None)
+    return [statistic.from_params(plan.strategy, ROWS, bits) for bits in (COARSE, FINE)]
 
 
 def state_of(part: Accumulator, columns: dict[str, np.ndarray]) -> np.ndarray:

@@ -31,11 +31,11 @@ from dbern.planning.candidates import (
     _fitting_grids,
     lattices_to_try,
 )
-from dbern.planning.choice import _candidates_of, _preferred, best_candidate, make_search
+from dbern.planning.choice import _best_of, _candidates_of, best_candidate, make_search
 from dbern.planning.cost import task_rows
 from dbern.planning.planner import plan, plan_files
 from dbern.planning.release_plan import ReleasePlan
-from dbern.planning.resolved import BoundSpec
+from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.target_error import smallest_epsilon
 from dbern.privacy.families import errors_of, family_of
@@ -44,7 +44,7 @@ from dbern.system import one_thread
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
 
 
-def test_what_a_plan_says_of_a_measurement_is_of_its_type():
+def test_what_a_plan_says_of_a_statistic_is_of_its_type():
     content = density_plan((0.1,), (20,)).to_dict()
     content["components"][0]["k"] = [20.0]
     with pytest.raises(ValidationError, match=r"k\.0\n.*valid integer"):
@@ -238,7 +238,7 @@ def wide(bandwidths, kernel, n, **mechanism):
 def _refused(bandwidths, kernel):
     """The message, if any, of the steps that refuse narrow kernels: no search is made."""
     spec = spec_of(**wide(bandwidths, kernel, 10**6))
-    search = make_search(spec.components[0], BoundSpec.of(spec, 10**6))
+    search = make_search(spec.components[0], ResolvedSpec.of(spec, 10**6))
     try:
         for resolutions in (_RESOLUTIONS[:3], FINE_RESOLUTIONS):
             lattices_to_try(search, resolutions)
@@ -416,9 +416,9 @@ def test_noise_is_predicted_to_be_about_as_large_as_what_is_drawn(axes, noise, t
         data=data, target={"kind": "kernel-density", **target}, mechanism={"noise": noise},
         budget={"delta": "1e-6" if "gaussian" in noise else "0"},
     )  # fmt: skip
-    bound = BoundSpec.of(spec, 20_000)
+    bound = ResolvedSpec.of(spec, 20_000)
     plan = plan_files(bound.spec, ())
-    search = make_search(bound.measurements[0], bound, family_of(plan.noise.law))
+    search = make_search(bound.statistics[0], bound, family_of(plan.noise.law))
     with one_thread():  # as plans do: the last bits of a fit differ
         best = best_candidate([plan.strategy.kind], search)
     assert (best.strategy, best.h) == (plan.strategy, plan.h)
@@ -461,14 +461,14 @@ def test_a_plan_tells_three_errors_in_this_order():
 def test_what_is_expected_is_what_the_choice_predicts():
     """Of typical data, whatever the plan aims at: the choice and what its lattice misses."""
     spec = spec_of(mechanism=BINNED)
-    bound = BoundSpec.of(spec, 1000)
-    (measurement,) = bound.measurements
-    search = make_search(measurement, bound)
+    bound = ResolvedSpec.of(spec, 1000)
+    (statistic,) = bound.statistics
+    search = make_search(statistic, bound)
     each = list(_candidates_of("binned", search))
-    choice = _preferred(each, search).expected * measurement.unit
+    choice = _best_of(each, search).expected * statistic.unit
     one = plan_files(spec, ())
     assert choice <= one.outlook.expected < 1.01 * choice
-    least = min(candidate.expected for candidate in each) * measurement.unit
+    least = min(candidate.expected for candidate in each) * statistic.unit
     certified = plan_of(mechanism={**BINNED, "objective": "certified"})
     assert least <= certified.outlook.expected < one.certificate.total
 

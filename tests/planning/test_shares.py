@@ -98,7 +98,7 @@ def test_what_a_component_becomes_for_its_rows_is_looked_at_too(project, several
 
 
 @pytest.mark.parametrize("name", ["two", "three"])
-def test_records_are_counted_in_a_measurement_of_as_many_outputs(name):
+def test_records_are_counted_in_a_statistic_of_as_many_outputs(name):
     square = Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))
     kernels = axis_kernels(square, (0.5, 0.5), "bandwidth", "gaussian")
     column = Column("g", "data.group", ("a", "b"))

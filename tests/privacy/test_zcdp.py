@@ -124,8 +124,8 @@ def test_delta_agrees_with_opendp(rho: Fraction, epsilon: Fraction) -> None:
     dp.enable_features("contrib")
     space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
     scale = 1 / math.sqrt(2 * float(rho))
-    measurement = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=scale))
-    theirs = measurement.map(1).delta(float(epsilon))
+    statistic = dp.c.make_zCDP_to_approxDP(dp.m.make_gaussian(*space, scale=scale))
+    theirs = statistic.map(1).delta(float(epsilon))
     assert float(_delta_of(rho, epsilon)) == pytest.approx(theirs, rel=1e-6)
 
 

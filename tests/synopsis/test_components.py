@@ -15,7 +15,7 @@ from dbern.errors import IntegrityError, SpecError
 from dbern.model.function_classes import read_class, stored_class
 from dbern.model.strict import parse_object
 from dbern.planning import component_plan
-from dbern.planning.component_plan import PlannedMeasurement, released_component
+from dbern.planning.component_plan import PlannedComponent, released_component
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import measured_pairs
 from dbern.planning.spec import ReleaseSpec
@@ -71,9 +71,9 @@ def test_classes_of_functions_come_back(approximation):
 @pytest.mark.parametrize("change", [{"approximation": [1.0]}, {"approximation": "1"}, {"more": 1}])
 def test_what_is_no_planned_component_is_refused(change, planned):
     content = planned[1].to_dict()["components"][0]
-    assert PlannedMeasurement.model_validate_json(json.dumps(content)) == planned[1].components[0]
+    assert PlannedComponent.model_validate_json(json.dumps(content)) == planned[1].components[0]
     with pytest.raises(ValidationError, match=next(iter(change))):
-        PlannedMeasurement.model_validate_json(json.dumps(content | change))
+        PlannedComponent.model_validate_json(json.dumps(content | change))
 
 
 def test_plans_and_stores_state_the_same(planned):
@@ -93,7 +93,7 @@ def test_what_is_written_is_what_its_reader_makes_of_it(planned):
     assert json.dumps(read.components[0].to_json()) == json.dumps(attributes["components"][0])
 
 
-def test_a_component_without_its_measurement_has_none(planned):
+def test_a_component_without_its_statistic_has_none(planned):
     """It had the first one's domain and weights, silently."""
     spec, plan = planned
     stranger = plan.components[0].model_copy(update={"name": "stranger"})
@@ -147,8 +147,8 @@ def test_axes_may_have_the_names_of_other_dimensions():
 def test_a_plan_of_what_no_reader_takes_is_refused(monkeypatch, change, said):
     """It would be charged and published, and no reader would open it."""
 
-    def changed(measurement, part):
-        return released_component(measurement, part.model_copy(update=change))
+    def changed(statistic, part):
+        return released_component(statistic, part.model_copy(update=change))
 
     monkeypatch.setattr(component_plan, "released_component", changed)
     with pytest.raises(SpecError, match=said):

@@ -111,8 +111,8 @@ def test_signed_bins_have_no_sides():
     """A record whose sign turns moves one side by twice what a record counts."""
     for name, signed in (("density", False), ("groups", False), ("machine", True)):
         spec = CASES[name].spec(1, 2, "binned-laplace", k=8)
-        measurement, strategy = spec.components[0], plan_files(spec, ()).strategy
-        assert measurement.sensitivity(strategy, 1).balanced is not signed
+        statistic, strategy = spec.components[0], plan_files(spec, ()).strategy
+        assert statistic.sensitivity(strategy, 1).balanced is not signed
         if name != "density":
             continue
         for data, sides in ((ADDED, False), (UNITS, True)):

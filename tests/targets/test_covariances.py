@@ -14,7 +14,7 @@ from scipy.stats import gaussian_kde, multivariate_normal
 import dbern
 from dbern.planning.choice import make_search
 from dbern.planning.planner import plan_files
-from dbern.planning.resolved import BoundSpec
+from dbern.planning.resolved import ResolvedSpec
 from dbern.run import publish as publishing
 from dbern.targets import KernelDensity, NadarayaWatson
 
@@ -135,7 +135,7 @@ def test_the_sum_over_the_lattice_is_bounded_where_marginal_maxima_are_not(k):
 def test_a_reference_density_is_that_of_the_points():
     spec = spec_of(H2, "binned-laplace", reference="test_covariances:tilted")
     (component,) = spec.components
-    given = make_search(component, BoundSpec.of(spec, 40)).reference
+    given = make_search(component, ResolvedSpec.of(spec, 40)).reference
     inside = np.array([[0.2, 0.9], [0.5, 0.5]])
     outside = np.array([[1.0, 1.0], [0.0, 0.0]])
     outside = outside[~component.oblique.points(outside)[1]]
@@ -219,8 +219,8 @@ def test_the_oblique_axes_are_kept_where_rows_are_private():
     """What is published of them is what points are evaluated with."""
     private = {"neighbors": "add-or-remove-one", "normalizer": "40"}
     spec = spec_of(H2, n=None, data=private, k=6, h=2)
-    (measurement,) = spec.components
+    (statistic,) = spec.components
     plan = plan_files(spec, ())
     (group,) = publishing._groups(publishing._components(spec, plan), plan)
-    assert measurement.oblique is not None
-    assert group.component.oblique.restore() == measurement.oblique
+    assert statistic.oblique is not None
+    assert group.component.oblique.restore() == statistic.oblique

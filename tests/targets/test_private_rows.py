@@ -18,7 +18,7 @@ from dbern.data.footers import FileFacts
 from dbern.erm.risk import Risk
 from dbern.measure.accumulator import most_rows
 from dbern.measure.kernel_sums import KernelSum
-from dbern.measure.statistic import Measurement
+from dbern.measure.statistic import Statistic
 from dbern.planning.planner import plan_files
 from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
 
@@ -92,10 +92,10 @@ def test_no_rows_at_all_are_a_database(project, client):
 
 @pytest.mark.parametrize(("data", "key"), [(ADDED, "neighbors"), (UNIT, "unit")])
 def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, key):
-    """Such as one of another package, whose measurement knows replaced rows alone."""
+    """Such as one of another package, whose statistic knows replaced rows alone."""
 
     class Unproved(KernelSum):
-        protected = Measurement.protected
+        protected = Statistic.protected
 
     monkeypatch.setattr("dbern.targets.kernel_density.KernelSum", Unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
@@ -151,7 +151,7 @@ def test_a_shard_cut_off_at_once_is_caught(monkeypatch):
     assert largest_step(1.0) > 1
 
 
-def test_a_measurement_that_spends_less_than_nothing_is_refused(monkeypatch):
+def test_a_statistic_that_spends_less_than_nothing_is_refused(monkeypatch):
     """What it spends before its values are computed would hide a fraction of the budget."""
 
     class Hidden(KernelSum):

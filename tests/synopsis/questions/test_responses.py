@@ -496,7 +496,7 @@ def test_a_plan_takes_one_choice_of_bins_for_both_arrays(monkeypatch):
     assert numerator == denominator
     monkeypatch.setattr(
         "dbern.planning.planner.share_bins_with_denominator",
-        lambda measurement, designs: designs[measurement.name],
+        lambda statistic, designs: designs[statistic.name],
     )
     numerator, denominator = cells()
     assert numerator != denominator

@@ -13,16 +13,17 @@ from unittest import mock
 
 import numpy as np
 
+from dbern.ask import kernel_envelopes, polygon_envelopes
+from dbern.ask import splines as step
+from dbern.ask.bins import NoisyMeasure
+from dbern.ask.distribution import Distribution
+from dbern.ask.question import ReleasedResponses
+from dbern.ask.splines import AxisSplines, Envelope
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.bernstein.splines import bin_matrix
 from dbern.data.domain import Axis, Domain
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
-from dbern.synopsis.questions.distribution import Distribution
-from dbern.synopsis.questions.envelopes import kernel, polygon, step
-from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.noisy_measure import NoisyMeasure
-from dbern.synopsis.questions.released_bins import ReleasedResponses
 
 AXES = ("x", "y", "z")
 
@@ -214,7 +215,7 @@ def smoothed_median(x):
 @contextmanager
 def without_sides() -> Iterator[None]:
     """Estimates alone, as if they were what is asked about: intervals of noise."""
-    patched = (step, "steps"), (kernel, "_fitted"), (polygon, "_envelope")
+    patched = (step, "steps"), (kernel_envelopes, "_fitted"), (polygon_envelopes, "_envelope")
 
     def estimate(exact: Any) -> Any:
         def alone(*arguments: Any) -> Envelope:

@@ -37,8 +37,8 @@ FORBIDDEN_WORDS = {
     *("places", "apart", "sure"),
 }
 PUBLIC_WORDS = {  # parameters and a property that users write, whose names are a promise
-    ("dbern.synopsis.questions.distribution", "given"),  # `mass(region, given=box)`: P(A given B)
-    ("dbern.synopsis.questions.distribution", "places"),  # `cdf(places)`, as `--cdf AXIS=PLACES`
+    ("dbern.ask.distribution", "given"),  # `mass(region, given=box)`: P(A given B)
+    ("dbern.ask.distribution", "places"),  # `cdf(places)`, as `--cdf AXIS=PLACES`
     ("dbern.testing", "found"),  # `Search.found`
 }
 PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besides all `__all__`

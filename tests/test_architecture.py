@@ -32,6 +32,7 @@ LAYERS = [
     {"cluster", "report", "testing"},
     {"planning"},
     {"learn", "synopsis"},
+    {"ask"},
     {"targets"},
     {"erm"},
     {"measure", "model"},
@@ -61,7 +62,7 @@ OWNERS = {  # prefixes of module names
     "dask": (*CLUSTER, "dbern.synopsis"),
     "distributed": (*CLUSTER, "dbern.cli.diagnosis", "dbern.run.journal"),
     "pyarrow": (  # of which a synopsis's arrays use the zstd decoder alone
-        *("dbern.data", "dbern.synopsis.tables", "dbern.synopsis.points"),
+        *("dbern.data", "dbern.synopsis.tables", "dbern.ask.points"),
         *("dbern.synopsis.stored_arrays", "dbern.sklearn"),
     ),
     "obstore": ("dbern.data.objects",),

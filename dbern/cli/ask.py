@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dbern.ask.options import OPTIONS, read_box
 from dbern.cli.output import DETAILS, SYNOPSIS, common, parsed, shown_progress, stdout_refusals
 from dbern.errors import printable
-from dbern.synopsis import question_options
 from dbern.system import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dbern.synopsis.questions.answers import Answer, Target
+    from dbern.ask.answer import Answer, Target
     from dbern.synopsis.tables import Quantity
 
 
@@ -32,7 +32,7 @@ class _AskCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the synopsis, then the questions, then all other options."""
         questions = list[click.Parameter]()
-        for option in question_options.OPTIONS:
+        for option in OPTIONS:
             if option.metavar is None:
                 usage: dict[str, Any] = {"is_flag": True}
             else:
@@ -90,23 +90,23 @@ def ask(
     """
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
+    from dbern.ask.points import confidence
+    from dbern.ask.question import CommonOptions, load_question
     from dbern.synopsis.opening import open_synopsis
-    from dbern.synopsis.points import confidence
-    from dbern.synopsis.questions.question import CommonOptions, load_question
 
     synopsis = open_synopsis(synopsis_path)
     distribution = synopsis.distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
-    box = None if condition is None else question_options.read_box(condition, "given")
+    box = None if condition is None else read_box(condition, "given")
     options = CommonOptions(box, target, compared)
     queries = [
         query
-        for option in question_options.OPTIONS
+        for option in OPTIONS
         for text in _texts(texts[option.name])
         for query in load_question(option).from_text(text, distribution, options)
     ]
     if not queries:
-        *names, last = [f"--{option.name}" for option in question_options.OPTIONS]
+        *names, last = [f"--{option.name}" for option in OPTIONS]
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
     if compared and not texts["compare"]:
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")
@@ -129,7 +129,7 @@ def ask(
 
 def _lines(answers: Sequence[Answer], confidence: str, *, details: bool) -> list[str]:
     """Write answers, of several how sure all of them are, and where to read why they are wide."""
-    from dbern.synopsis.questions.answers import CELLS
+    from dbern.ask.answer import CELLS
 
     several, lines = len(answers) > 1, list[str]()
     for answer in answers:

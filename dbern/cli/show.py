@@ -62,9 +62,9 @@ def verify(synopsis_path: str) -> tuple[Any, str]:
 
 def _summary(synopsis: Synopsis, promises: ErrorSummary, path: str) -> list[tuple[str, str]]:
     """Return labels and texts of the summary; the first label is the release's name."""
+    from dbern.ask.labels import change_text, function_title
     from dbern.certify.error_summary import upward
     from dbern.privacy.budget import Neighbors, PrivacyUnit, Protection
-    from dbern.synopsis.titles import change_text, function_title
 
     metadata = synopsis.metadata
     title = function_title(synopsis.combination, synopsis.domain, metadata)
@@ -124,10 +124,10 @@ def _details(synopsis: Synopsis, promises: ErrorSummary) -> str:
 
 def _describe(metadata: dict[str, Any], constant: str = "") -> str:
     """Write what was released and its guarantee; `constant` says why nothing is certified."""
+    from dbern.ask.labels import of_columns
     from dbern.certify.error_summary import printed_sum
     from dbern.data.domain import named_with
     from dbern.report.wording import parameters_of
-    from dbern.synopsis.labels import of_columns
 
     units = metadata.get("units", {})
     axes = "; ".join(

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from dbern.ask.labels import change_text
 from dbern.nights.horizon import Horizon, StreamNode, running_variances
 from dbern.nights.section import horizon_of, noise_of_levels
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan, memory_text, warnings_of
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
-from dbern.synopsis.titles import change_text
 from dbern.system import counted, format_number
 from dbern.types import FloatArray
 

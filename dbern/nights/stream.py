@@ -24,6 +24,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from dbern.ask.points import confidence
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.data.storage import Location, location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
@@ -38,7 +39,6 @@ from dbern.reconstruct.base import Slab
 from dbern.synopsis.bands import BandRequest, ConfidenceBands
 from dbern.synopsis.function import ReleasedFunction
 from dbern.synopsis.metadata import ReleaseMetadata, array_groups
-from dbern.synopsis.points import confidence
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.released import stored_strategy
 from dbern.synopsis.store import ReleasedStore

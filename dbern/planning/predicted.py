@@ -4,7 +4,7 @@
 `dbern.planning.choice` compares them.
 
 *Questions about the rows*, shares of boxes and quantiles. The answer about released bins
-(`dbern.synopsis.questions`) is as wide as the rows between a sharp edge's minorant and majorant,
+(`dbern.ask`) is as wide as the rows between a sharp edge's minorant and majorant,
 `GAPS` cells, and the noise of the bins under the weight. Both are predicted here for rows that are
 spread evenly, at 95 %. Narrow cells make the first small and the second large, in proportion to the
 root of their number; a density wants wide ones. On one axis bins of two levels serve both

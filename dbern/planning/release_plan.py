@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
+from dbern.ask.labels import change_text, function_title
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.certificate import Certificate
@@ -24,7 +25,6 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.zcdp import pure_rho, rho_above
 from dbern.reconstruct.base import ArrayLayout, Lattice, Strategy, VectorStrategy
-from dbern.synopsis.titles import change_text, function_title
 from dbern.system import counted, format_number, html_table
 from dbern.targets.typical import TYPICAL
 

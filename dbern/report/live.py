@@ -11,7 +11,7 @@ weights with which `Distribution` answers: of steps, of kernels of a few bandwid
 integrals; of one axis, where no product needs the weights of kernels, what they tell of each place.
 A box is told by differences of two places, multiples where rows are rounded, and intervals by the
 tail of the noise's law: the same formulas as for many boxes in Python
-(`dbern.synopsis.questions.interval`, and `dbern.synopsis.questions.split_measure` for regressions
+(`dbern.ask.interval`, and `dbern.ask.responses` for regressions
 and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
 or a little wider. All on the page is released or public.
 
@@ -37,6 +37,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dbern.ask.bins import SplitMeasure
+from dbern.ask.kernel_envelopes import density_envelope, mass_envelope, min_bandwidth
+from dbern.ask.responses import split_measures
+from dbern.ask.splines import AxisSplines, Envelope, steps, steps_of_multiples
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, rounded_text, volume_unit
 from dbern.data.times import TimeUnit
@@ -46,11 +50,6 @@ from dbern.report.svg import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.report.wording import REPORT_HINT
 from dbern.synopsis.bands import BandRequest
 from dbern.synopsis.drawing import MAX_PANELS
-from dbern.synopsis.questions.bandwidths import min_bandwidth
-from dbern.synopsis.questions.envelopes.kernel import density_envelope, mass_envelope
-from dbern.synopsis.questions.envelopes.splines import AxisSplines, Envelope
-from dbern.synopsis.questions.envelopes.step import steps, steps_of_multiples
-from dbern.synopsis.questions.split_measure import SplitMeasure, split_measures
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.released import ReleasedArray
 from dbern.types import FloatArray, Int64Array
@@ -59,8 +58,8 @@ if TYPE_CHECKING:
     from bokeh.models import Model
     from bokeh.plotting import figure
 
+    from dbern.ask.distribution import Distribution
     from dbern.bernstein.kernels import Kernel
-    from dbern.synopsis.questions.distribution import Distribution
 
 
 _MAX_TURNS = 8

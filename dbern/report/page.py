@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.ask.labels import function_title, named_values
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
 from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
@@ -33,9 +34,7 @@ from dbern.report.svg import CLASSES, INK, MAP, SCHEMES, class_colour, draw, to_
 from dbern.report.wording import REPORT_HINT, guarantee_of, parameters_of
 from dbern.synopsis.bands import NO_ROWS
 from dbern.synopsis.drawing import MAX_PANELS
-from dbern.synopsis.labels import named_values
 from dbern.synopsis.reader import Synopsis
-from dbern.synopsis.titles import function_title
 from dbern.system import format_number, raise_powers
 from dbern.system.texts import percent
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dbern.ask.labels import named_values, upright
 from dbern.bernstein.basis import MOST_AXES
 from dbern.data.domain import Axis, named_with, volume_unit
 from dbern.errors import printable
 from dbern.synopsis.drawing import FAR, MAX_PANELS
 from dbern.synopsis.grids import values_on_grid
-from dbern.synopsis.labels import named_values, upright
 from dbern.synopsis.reader import Synopsis
 from dbern.types import BoolArray, FloatArray
 

@@ -60,9 +60,9 @@ def choose_bandwidth(
 
     `released` returns the noised integers of a planned statistic and the name of its array.
     """
-    from dbern.synopsis.questions.bandwidths import best_kernels  # a release seldom asks
-    from dbern.synopsis.questions.envelopes.splines import AxisSplines
-    from dbern.synopsis.questions.noisy_measure import NoisyMeasure
+    from dbern.ask.bins import NoisyMeasure
+    from dbern.ask.kernel_envelopes import best_kernels  # a release seldom asks
+    from dbern.ask.splines import AxisSplines
 
     resolved = ResolvedSpec.of(spec, plan.n)
     (statistic,), (planned,) = resolved.statistics, plan.components

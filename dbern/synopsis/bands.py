@@ -56,6 +56,8 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from dbern.ask.labels import response_name
+from dbern.ask.points import Order
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.approximation import KernelMixture, remedies_of
 from dbern.certify.bias_envelopes import MOST_AXES, BiasEnvelope, bias_envelopes, norms, weighed
@@ -73,9 +75,7 @@ from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.function import Evaluation, ReleasedFunction, is_auto
-from dbern.synopsis.labels import response_name
 from dbern.synopsis.metadata import ReleaseMetadata
-from dbern.synopsis.points import Order
 from dbern.synopsis.released import Released, ReleasedArray
 from dbern.synopsis.smoothing import Smoothing, smoothed, smoothings
 from dbern.synopsis.store import ReadableStore

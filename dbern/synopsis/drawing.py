@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dbern.ask.labels import function_title, of_columns
+from dbern.ask.points import Points, Shape, Window
 from dbern.certify.error_summary import lower_bound_text, upper_bound_text
 from dbern.combination.base import Combination, Meaning
 from dbern.data.domain import Domain, rounded_text, volume_unit
 from dbern.errors import SpecError, optional_import, printable
 from dbern.synopsis.bands import NO_ROWS, BandRequest
 from dbern.synopsis.grids import check_numeric
-from dbern.synopsis.labels import of_columns
-from dbern.synopsis.points import Points, Shape, Window
-from dbern.synopsis.titles import function_title
 from dbern.system import html_table
 from dbern.types import BoolArray, FloatArray
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,12 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from dbern.ask.bins import NoisyMeasure
+from dbern.ask.distribution import Distribution
+from dbern.ask.labels import response_name
+from dbern.ask.points import Order, orders
+from dbern.ask.question import ReleasedResponses
+from dbern.ask.splines import AxisSplines
 from dbern.combination.base import Answer, Combination, Meaning
-from dbern.combination.responses import LeastSquares
+from dbern.combination.responses import LeastSquares, Ratio
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.model.component import Component, LatticeComponent
-from dbern.synopsis.points import Order, orders
+from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.regression import ReleasedMoments
 from dbern.synopsis.released import Released, ReleasedArray, ReleasedVector
 from dbern.synopsis.smoothing import Smoothing
@@ -200,3 +207,77 @@ def require_probabilities(combination: Combination, target: Mapping[str, Any]) -
         "decision_function or predict, or release naive-bayes or, of two classes, "
         "logistic-regression"
     )
+
+
+def distribution_of(
+    arrays: Sequence[Released],
+    combination: Combination,
+    domain: Domain,
+    metadata: Mapping[str, Any],
+    axis: str | None = None,
+) -> Distribution:
+    """Return the distribution that released arrays tell, of all axes or of one.
+
+    Raises SpecError where they are not bins that count rows on all axes.
+    """
+    if axis is not None:
+        if axis not in domain.names:
+            raise SpecError(f"axis: {axis!r} is none. Write one of {', '.join(domain.names)}")
+        domain = domain.axis(domain.names.index(axis))
+    functions = [array for array in arrays if type(array) is ReleasedArray]
+    counting = [array for array in functions if array.counted_in == array.name and array.bins]
+    row_counts = [array for array in counting if array.axes == domain.names]
+    if not row_counts or not (combination.counts_rows or combination.by_class):
+        raise SpecError(
+            "distribution: what was released does not count rows by bins. Release a kernel "
+            'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
+            "axes are smooth); of naive Bayes ask one axis, distribution(axis); of a shape ask the "
+            "synopsis itself"
+        )
+    if any(array.oblique is not None for array in row_counts):
+        raise SpecError(
+            "distribution: bins of oblique coordinates do not tell boxes. Release with "
+            "bandwidth = [..] in place of covariance"
+        )
+    public_rows = metadata["target"].get("n")
+    max_total = 1.0 if public_rows else math.inf
+    measures = [
+        replace(_measure(array, domain, stream), max_total=max_total)
+        for stream, array in enumerate(row_counts)
+    ]
+    response = None
+    if isinstance(combination, Ratio):
+        numerators = [array for array in functions if array.counted_in != array.name]
+        streams = enumerate(numerators, len(row_counts))
+        weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
+        response = _responses(weighted, measures[0], combination, metadata)
+    row_count = public_rows or metadata["target"]["normalizer"]
+    groups = combination.classes if combination.by_class else (None,)
+    unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
+    return Distribution(
+        *(metadata["name"], domain, tuple(measures), tuple(groups), float(row_count)),
+        *(row_counts[0].kernels, unit_rows),
+        response=response,
+        choices=row_counts[0].approximation.choices,
+    )
+
+
+def _responses(
+    weighted: tuple[NoisyMeasure, ...],
+    rows: NoisyMeasure,
+    combination: Ratio,
+    metadata: Mapping[str, Any],
+) -> ReleasedResponses | None:
+    """Return the responses that bins weigh; None where these are not the bins of the rows."""
+    if (weighted[0].splines, weighted[0].levels) != (rows.splines, rows.levels):
+        return None
+    low, high = combination.low, combination.high
+    return ReleasedResponses(weighted, low, high, response_name(metadata))
+
+
+def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
+    axes = zip(array.bins, domain.axes, strict=True)
+    splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
+    released, levels = array.released / array.value_unit, array.bins[0].levels
+    law, error = array.law, array.released_error
+    return NoisyMeasure(released, splines, law, error, stream, levels=levels)

@@ -11,22 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from dbern.ask.labels import labelled, named_values
+from dbern.ask.points import Points, Shape, as_points, check_shape, gridded, like, per_axis, plain
 from dbern.combination.base import Answer, Combination
 from dbern.data.domain import Domain
 from dbern.errors import SpecError
 from dbern.synopsis.evaluate import LEAST_RESAMPLED
 from dbern.synopsis.function import ReleasedFunction
-from dbern.synopsis.labels import labelled, named_values
-from dbern.synopsis.points import (
-    Points,
-    Shape,
-    as_points,
-    check_shape,
-    gridded,
-    like,
-    per_axis,
-    plain,
-)
 from dbern.synopsis.released import Released
 from dbern.synopsis.smoothing import Smoothing
 from dbern.system import cpu_count, memory_limit, memory_used

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dbern.ask.points import Order, Points, Shape, Window, confidence, gridded, plain
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary
 from dbern.combination.base import Answer, Combination, Meaning
@@ -25,7 +26,6 @@ from dbern.synopsis.bands import About, BandRequest, ConfidenceBands, summarize_
 from dbern.synopsis.drawing import described, plotted
 from dbern.synopsis.function import Evaluation, ReleasedFunction, labels_of
 from dbern.synopsis.grids import LabelledAnswers, map_points, values_on_grid
-from dbern.synopsis.points import Order, Points, Shape, Window, confidence, gridded, plain
 from dbern.synopsis.regression import Regression, ReleasedMoments, released_regression
 from dbern.synopsis.released import Released
 from dbern.synopsis.smoothing import Smoothing
@@ -35,7 +35,7 @@ from dbern.types import FloatArray
 if TYPE_CHECKING:
     import xarray
 
-    from dbern.synopsis.questions.distribution import Distribution
+    from dbern.ask.distribution import Distribution
 
 
 class Synopsis:
@@ -347,7 +347,7 @@ class Synopsis:
 
         Half a width is the bias bound of the point's cell, rounding and the quantile of the noise's
         largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
-        `distribution` have an engine of their own, `dbern.synopsis.questions.interval`). `about` is
+        `distribution` have an engine of their own, `dbern.ask.interval`). `about` is
         as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
         records and a density before its bins were shrunk are taken as they are. NaN outside the
         bounds, and of a kernel regression where its denominator cannot be told from zero: no rows
@@ -414,7 +414,7 @@ class Synopsis:
         SpecError
             Where what was released is not bins that count rows on all axes, or on this one.
         """
-        from dbern.synopsis.questions.distribution import distribution_of
+        from dbern.synopsis.function import distribution_of
 
         return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
 
@@ -434,7 +434,7 @@ class Synopsis:
             For a shape that is not one count of at least 2 for each axis, or needs more memory than
             this process may use; for a window that cannot be.
         """
-        from dbern.synopsis.questions.regions import part_of
+        from dbern.ask.regions import part_of
 
         box = None if window is None else part_of(window, self.domain)
         values = values_on_grid(self._function, shape, self._function.smoothings(h), box)

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dbern.ask.points import Points, as_points, like
 from dbern.combination.base import Combination
 from dbern.combination.responses import LeastSquares, Shifted
 from dbern.data.domain import Axis, Domain
@@ -23,7 +24,6 @@ from dbern.errors import SpecError, printable
 from dbern.model.component import VectorComponent
 from dbern.reconstruct.least_squares import Fit, NoisyMoments, coefficient_intervals, least_squares
 from dbern.reconstruct.moments import product_names
-from dbern.synopsis.points import Points, as_points, like
 from dbern.synopsis.released import Released, ReleasedVector
 from dbern.synopsis.store import ReadableStore
 from dbern.system.texts import IntervalDigits, percent

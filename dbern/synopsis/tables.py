@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dbern.ask.points import Order
 from dbern.data.columns import as_floats, check_kind, is_number, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import ObjectFile, check_url, creating, identity
 from dbern.data.parquet import BATCH_ROWS
 from dbern.errors import ReleaseError, SpecError
 from dbern.synopsis.bands import NO_ROWS, BandRequest
-from dbern.synopsis.points import Order
 from dbern.synopsis.reader import Synopsis
 from dbern.system import Progress, cpu_count, format_number, is_url, one_thread, silent
 from dbern.types import FloatArray

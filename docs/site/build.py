@@ -28,7 +28,7 @@ MODULES = {
     "api/dbern.md": "dbern",
     "api/sklearn.md": "dbern.sklearn",
     "api/targets.md": "dbern.targets",
-    "api/questions.md": "dbern.synopsis.questions",
+    "api/questions.md": "dbern.ask",
     "api/testing.md": "dbern.testing",
 }
 _LINK = re.compile(r"(!?\[(?:[^\]\\]|\\.)*\])\(([^)\s]+)\)")

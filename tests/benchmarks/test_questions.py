@@ -27,16 +27,13 @@ from rivals.tasks import FLIGHTS
 from strategies import sections
 from timing import BENCH
 
+from dbern.ask.kernel_envelopes import _cross_validation, candidates, density_envelope
+from dbern.ask.splines import AxisSplines
 from dbern.bernstein.kernels import Gaussian
 from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
-from dbern.synopsis.questions.bandwidths import _cross_validation, candidates
-from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.envelopes.splines import AxisSplines
 
-RELEASES = (
-    200 if BENCH else 2
-)  # tests/synopsis/questions looks at more, by kind of question and together
+RELEASES = 200 if BENCH else 2  # tests/ask looks at more, by kind of question and together
 BROAD = (  # places of a grid are ends, or noise is bounded in all directions at once
     *("median", "smoothed median", "conditional quantile"),
     *("variance", "conditional deviation", "covariance", "correlation"),

@@ -15,8 +15,8 @@ import pytest
 from projects import fix_reservations, records, released_in
 
 import dbern
+from dbern.ask.region_files import _region_file
 from dbern.errors import SpecError
-from dbern.synopsis.questions.region_files import _region_file
 
 pytestmark = pytest.mark.slow
 BOX = {"x": (2.0, 7.5), "y": (None, 0.25)}
@@ -196,7 +196,7 @@ def test_a_file_of_regions_is_read_in_parts_that_share_the_confidence(
 ):
     lines = ["name,x_low,x_high,y_low,y_high", *(f"r{i},{i},{i + 2},,0.{i}" for i in range(1, 6))]
     (project.folder / "regions.csv").write_text("\n".join(lines))
-    monkeypatch.setattr("dbern.synopsis.questions.region_files._BATCH_BOXES", 2)
+    monkeypatch.setattr("dbern.ask.region_files._BATCH_BOXES", 2)
     answers = rows("--mass", "regions.csv")
     assert [row["region"] for row in answers] == ["r1", "r2", "r3", "r4", "r5"]
     found = []
@@ -247,7 +247,7 @@ def test_polygons_are_read_from_geojson(released, questions, project):
 @pytest.mark.parametrize("name", ["some.geojson", "some.geojsonl", "some.ndjson"])
 def test_a_file_of_polygons_is_read_in_parts(released, rows, project, monkeypatch, name):
     weights = 2 * max(1024, released.measures[0].values.size)
-    monkeypatch.setattr("dbern.synopsis.questions.region_files._BATCH_NUMBERS", weights)
+    monkeypatch.setattr("dbern.ask.region_files._BATCH_NUMBERS", weights)
     features = [feature(i) for i in range(1, 6)]
     whole = {"name": 'a "features": [', "v": 12, "features": features, "type": "FeatureCollection"}
     text = json.dumps(whole, indent=1)
@@ -276,7 +276,7 @@ def test_a_large_file_of_polygons_takes_little_memory(tmp_path):
 
 
 def test_a_collection_beyond_what_is_read_at_once_is_told_how_to_be(tmp_path, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.questions.region_files._MAX_CHARACTERS", 100)
+    monkeypatch.setattr("dbern.ask.region_files._MAX_CHARACTERS", 100)
     path = tmp_path / "some.json"
     path.write_text(json.dumps({"features": [feature(1)]}))
     with pytest.raises(SpecError, match=r"more than 100 characters\. Write one feature a line"):

@@ -16,6 +16,7 @@ from banding import synopsis_of
 from strategies import sections
 
 import dbern
+from dbern.ask.splines import AxisSplines, intervals, steps_of_multiples
 from dbern.cli import main
 from dbern.data.columns import resolution_of
 from dbern.data.domain import Axis
@@ -28,8 +29,6 @@ from dbern.planning.planner import plan_files
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import to_grid
 from dbern.synopsis.metadata import StoredAxis
-from dbern.synopsis.questions.envelopes.splines import AxisSplines
-from dbern.synopsis.questions.envelopes.step import intervals, steps_of_multiples
 from dbern.targets import KernelDensity
 from dbern.testing import search
 

@@ -14,6 +14,8 @@ from projects import objects
 from test_spec import sections
 
 import dbern
+from dbern.ask import kernel_envelopes
+from dbern.ask.splines import AxisSplines
 from dbern.bernstein.kernels import kernel_of
 from dbern.certify.approximation import KernelMixture
 from dbern.cli.show import _describe
@@ -24,8 +26,6 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.target_error import smallest_epsilon
 from dbern.report import live
 from dbern.run import publish
-from dbern.synopsis.questions import bandwidths
-from dbern.synopsis.questions.envelopes.splines import AxisSplines
 from dbern.synopsis.reader import Synopsis
 from dbern.targets.bandwidths import lengths_of
 from dbern.targets.kernel_density import _finest_bandwidth
@@ -266,10 +266,10 @@ def test_an_estimate_by_wide_sums_of_fine_bins_is_that_of_the_bins(monkeypatch):
             on_released=lambda weights: weights,
         )  # fmt: skip
         kernels = [(kernel_of("gaussian", width),) for width in (0.03, 0.06, 0.12)]
-        wide = [bandwidths._cross_validation(measure, one, 4000.0) for one in kernels]
+        wide = [kernel_envelopes._cross_validation(measure, one, 4000.0) for one in kernels]
         with monkeypatch.context() as patch:
-            patch.setattr(bandwidths, "_CELLS", 1e9)
-            fine = [bandwidths._cross_validation(measure, one, 4000.0) for one in kernels]
+            patch.setattr(kernel_envelopes, "_CELLS", 1e9)
+            fine = [kernel_envelopes._cross_validation(measure, one, 4000.0) for one in kernels]
         np.testing.assert_allclose(wide, fine, rtol=2e-3)
         assert wide != fine
 

@@ -14,14 +14,13 @@ from browser import ask, executable, look, started
 from PIL import Image
 from projects import Project
 
+from dbern.ask.density import read_kernels
+from dbern.ask.interval import _product_families, undenied_quotients
+from dbern.ask.kernel_envelopes import density_envelope
+from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
 from dbern.report.page import synopsis_page
 from dbern.report.svg import INK, channels
-from dbern.synopsis.questions.density import read_kernels
-from dbern.synopsis.questions.envelopes.kernel import density_envelope
-from dbern.synopsis.questions.envelopes.step import intervals
-from dbern.synopsis.questions.interval import undenied_quotients
-from dbern.synopsis.questions.product_intervals import _product_families
 
 pytestmark = pytest.mark.slow
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]
@@ -309,7 +308,7 @@ def test_a_regression_is_shown_as_python_answers_it(script, made, kind, stop, mo
         np.testing.assert_allclose(found[:, ~missing], told[:, ~missing], atol=1e-6)
         return
     # The band is that of as many places as there are, by the tail.
-    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
     beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
     answer = asked.curve(points, bandwidth=[factor * one for one in widths], beta=beta)
     np.testing.assert_allclose(value[~missing], np.asarray(answer.value)[~missing], atol=1e-9)
@@ -393,7 +392,7 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(script, made, monke
         assert float(answer.high[group]) <= high + 1e-9
     places = np.linspace(3, 196, 9).astype(int)
     points = drawn_points(asked.domain, places, places)
-    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
     shares = asked.curve(points, beta=0.05 * len(points) / 200**2)
     codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()]
     check_winners(codes.astype(int), shares)
@@ -418,7 +417,7 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(script, made, monkeyp
     *_, shown, codes = script("group curves", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
     points = drawn_points(asked.domain, places)
-    monkeypatch.setattr("dbern.synopsis.questions.split_measure._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
     beta = 0.05 * len(points) / 401
     shares = asked.curve(points, beta=beta)
     np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from projects import released_in
 
+from dbern.ask.points import as_numbers, as_points
+from dbern.ask.regions import boxes_of
 from dbern.data.domain import Axis, Domain, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
-from dbern.synopsis.points import as_numbers, as_points
-from dbern.synopsis.questions.regions import boxes_of
 
 POINTS = np.array([[1.0, 0.2], [9.0, -0.5], [11.0, 0.0]])
 

@@ -93,7 +93,7 @@ def test_coordinates_that_are_neither_are_refused(one, monkeypatch):
         one(grids()["dataset"].sel(y=0.0))
     with pytest.raises(SpecError, match='no column "y"'):
         one(grids()["dataset"].drop_vars("y"))
-    monkeypatch.setattr("dbern.synopsis.points.memory_limit", lambda: 100)
+    monkeypatch.setattr("dbern.ask.points.memory_limit", lambda: 100)
     with pytest.raises(SpecError, match="the coordinates span 9 points"):
         one(grids()["dataset"])
 

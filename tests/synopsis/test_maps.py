@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from strategies import sections
 
 import dbern
+from dbern.ask.labels import upright
 from dbern.errors import SpecError
-from dbern.synopsis.labels import upright
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 

@@ -12,6 +12,7 @@ from shared import restated
 from unpacking import unpacked
 
 import dbern
+from dbern.ask.labels import _as_datetimes, named_values
 from dbern.cli.show import _describe
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
@@ -20,7 +21,6 @@ from dbern.model.strict import parse_object
 from dbern.planning.planner import plan_files
 from dbern.report.live import live
 from dbern.report.page import synopsis_page
-from dbern.synopsis.labels import _as_datetimes, named_values
 from dbern.synopsis.metadata import ReleaseMetadata
 
 ROWS = 4000

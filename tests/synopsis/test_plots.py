@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from strategies import sections
 
 import dbern
+from dbern.ask.labels import function_title
 from dbern.synopsis.bands import NO_ROWS
 from dbern.synopsis.drawing import MAX_CURVES, MAX_PANELS
-from dbern.synopsis.titles import function_title
 
 pytestmark = [
     pytest.mark.slow, pytest.mark.filterwarnings("ignore:each answer holds"),

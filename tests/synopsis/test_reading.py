@@ -22,11 +22,11 @@ from reference import bernstein
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
+from dbern.ask.points import confidence
 from dbern.bernstein.pieces import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.synopsis import bands
 from dbern.synopsis.evaluate import LEAST_RESAMPLED
-from dbern.synopsis.points import confidence
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.tables import answer
 

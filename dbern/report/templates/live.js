@@ -94,7 +94,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     return [value, Math.max(0, value - error), Math.min(mostRows, value + error)];
   };
 
-  // Intervals: dbern.synopsis.questions, interval.py, product_intervals.py and split_measure.py.
+  // Intervals: dbern.ask, interval.py and bins.py.
   const counting = facts.counting, parts = counting?.parts;
   const total = (values) => values.reduce((a, b) => a + b, 0);
   const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);

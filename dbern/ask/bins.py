@@ -1,0 +1,362 @@
+"""Released bins, and linear functionals of them with the noise that they have.
+
+What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of the published law,
+``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
++ max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
+|w|_2``. Intervals for quotients of such functionals: `dbern.ask.interval`.
+
+Of an axis with two levels (`dbern.reconstruct.levels`) ``z = M c + x + f`` is released. A
+functional w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of
+the above holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
+
+*The rows in two parts.* Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are
+released, w the response in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P =
+v D and Q = (1 - v) D, whose bins are ``(c_j + a_j) / 2`` and ``(c_j - a_j) / 2``, are measures: the
+rows in two parts, one for the response and one against it. Of groups P has the rows of one, Q those
+of all the others. The mean of v is the m that the noisy bins of both do not deny;
+docs/intervals.md, "A mean response lies between the bins of two measures", has the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from dbern.ask.splines import AxisSplines, Envelope
+from dbern.privacy.covariance import NoiseCovariance
+from dbern.privacy.families import errors_of
+from dbern.privacy.noise_law import ValueNoise
+from dbern.privacy.public_numbers import public_stream, uniform
+from dbern.reconstruct.levels import Levels
+from dbern.types import FloatArray
+
+RELATIVE_ROUNDING = 1e-12
+"""Relative error of floats: of the sum of sizes that a sum of products is made of."""
+_MAX_DRAWS, DRAWS, _MIN_DRAWS = 4096, 1000, 200
+"""Of `DRAWS` draws or fewer all are used for as many functionals as are simulated."""
+_NOISE_NUMBERS = 1 << 22  # of noise that are cached: 32 MiB; of more draws than `DRAWS` 8 MiB
+_USED_NUMBERS = 1 << 18  # functionals times draws, of more draws than `DRAWS`
+_FEW_FUNCTIONALS = 12  # functionals, for which noise is read a block at a time
+_BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyMeasure:
+    """Released numbers that tell the bins of one array, in shares of the public number of rows.
+
+    `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
+    noise of each, `error` bounds its other errors, and the public stream `stream` simulates its
+    noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total`
+    is the most that bins sum to: infinite where the number of rows is private, as shares are then
+    of a normalizer, of which there may be any number of rows.
+    """
+
+    values: FloatArray
+    splines: tuple[AxisSplines, ...]
+    law: ValueNoise
+    error: float
+    stream: int = 0
+    spread: FloatArray | None = None
+    levels: Levels | None = None
+    max_total: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Numbers of bins (b_1, .., b_l)."""
+        return tuple(splines.count for splines in self.splines)
+
+    @cached_property
+    def bins(self) -> FloatArray:
+        """Estimates of the bins: the released ones, or those of least noise."""
+        return self.values if self.levels is None else self.values @ self.levels.inverse.T
+
+    def on_released(self, weights: FloatArray) -> FloatArray:
+        """Return weights (.., numbers) of what is released that are those (.., bins) of bins."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+
+    def on_bins(self, weights: FloatArray) -> FloatArray:
+        """Return the weights (.., bins) of bins that those (.., numbers) are."""
+        return weights if self.levels is None else np.asarray(weights @ self.levels.matrix)
+
+    def population(self, rows: float) -> NoisyMeasure:
+        """Return the same, of independent rows, so that functionals tell their population's.
+
+        A functional of zero mean, ``sum_j w_j c_j``, is a mean over rows of ``w(t) = sum_j w_j
+        beta_j(t)``, and ``w(t)^2 <= sum_j w_j^2 beta_j(t)``: its variance is at most ``sum_j w_j^2
+        p_j / n``. The p_j are estimated by the released bins, and the law is taken as normal.
+        """
+        return replace(self, spread=np.maximum(self.bins, 0.0) / rows)
+
+    @property
+    def noise(self) -> FloatArray:
+        """Draws of the noise of all that is released, in shares: (b_1, .., b_l, draws)."""
+        noise = _simulated(self.law, self.values.size, self.stream)
+        if self.spread is not None:
+            sampled = normal_draws(self.spread.size, noise.shape[1], self.stream)
+            noise = noise + self.released_shifts(np.sqrt(self.spread).reshape(-1, 1) * sampled)
+        return noise.reshape(*self.values.shape, -1)
+
+    def released_shifts(self, shifts: FloatArray) -> FloatArray:
+        """Return by how much shifts (bins, m) of the bins shift what is released."""
+        return shifts if self.levels is None else np.asarray(self.levels.matrix @ shifts)
+
+    @property
+    def variances(self) -> FloatArray | None:
+        """Variances of sampling of the bins over that of the noise; None without any."""
+        return None if self.spread is None else self.spread / self.deviation**2
+
+    @property
+    def covariance(self) -> NoiseCovariance:
+        """Covariance of the bins' noise, which one law may draw jointly."""
+        return errors_of(self.law).covariance.scaled(math.ldexp(1.0, self.law.granularity_exponent))
+
+    def orthonormal(self, weights: FloatArray) -> FloatArray:
+        """Return a basis (numbers, m) of weights of the numbers, for those (m, bins) of bins.
+
+        Each has the noise of one number, sampling included, and no two have any in common.
+        """
+        numbers, count = self.on_released(weights), self.values.size
+        if self.variances is None:
+            return np.linalg.qr(numbers.T)[0]
+        sampled = weights * np.sqrt(self.variances.ravel())
+        return np.linalg.qr(np.hstack([numbers, sampled]).T)[0][:count]
+
+    @cached_property
+    def deviation(self) -> float:
+        """Standard deviation of a bin's noise."""
+        return self.covariance.deviation
+
+    @cached_property
+    def bin_error(self) -> float:
+        """Bound on the effect of rounding and of its other errors on a released number.
+
+        Weights that are made for two levels are a little off, by a share of all rows.
+        """
+        largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
+        return self.error + RELATIVE_ROUNDING * largest
+
+    def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
+        """Bound noise of `count` functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
+        level = math.log(count / beta)
+        grid_step = math.ldexp(1.0, self.law.granularity_exponent)
+        norms = np.array([1.0, 0.0])
+        q, loose = errors_of(self.law).weighted_tail(norms, norms[::-1], level)
+        return float(grid_step * q), float(grid_step * loose)
+
+    def joint(self) -> BinView:
+        """Return the view of all bins, in one layer."""
+        return self.marginal(tuple(range(self.values.ndim)))
+
+    def marginal(self, axes: tuple[int, ...]) -> BinView:
+        """Return the view of the bins of some axes, summed over the others, in one layer."""
+        return _marginal(self, axes)
+
+    def conditional(self, axis: int, others: Envelope) -> BinView:
+        """Return the view of one axis under a condition on the others, a layer for each side of it.
+
+        `others` are weights of the bins of the other axes, in order: (b_1, ..) each.
+        """
+        layers = np.stack([others.lower, others.estimate, others.upper]).reshape(3, -1)
+        return _conditional(self, axis, layers.tobytes())
+
+
+@dataclass(frozen=True, eq=False)
+class BinView:
+    """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
+
+    Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one level they
+    are the same. `noise` has draws of it, (layers, numbers, draws). `gram` (layers, layers,
+    numbers) has products of the weights of the released numbers in two layers, and `sampled`
+    (layers, layers, bins) those of bins, by the variances of sampling over that of the noise;
+    `max_weights` has the largest sizes of these weights.
+    """
+
+    values: FloatArray
+    noise: FloatArray
+    gram: FloatArray
+    sampled: FloatArray | None
+    max_weights: FloatArray
+    measure: NoisyMeasure
+
+    @cached_property
+    def total(self) -> Functionals:
+        """Sum of the first layer."""
+        levels, (layers, count) = self.measure.levels, self.values.shape
+        weights = np.zeros((1, layers, count if levels is None else self.measure.shape[0]))
+        weights[:, 0] = 1.0
+        return self.functionals(weights)[0]
+
+    def without_noise_draws(self) -> BinView:
+        """Return the same view, of which the tail of the noise's law tells all that is known."""
+        return replace(self, noise=self.noise[..., :0])
+
+    def of(self, weights: FloatArray) -> FloatArray:
+        """Return the functionals of the released bins."""
+        weights = self.measure.on_released(weights)
+        return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
+
+    def draws_of(self, *weights: FloatArray) -> list[FloatArray]:
+        """Return the functionals of each draw of noise, (m, draws), by weights of the numbers.
+
+        Noise does not fit into a processor's cache, and to read it takes longer than to multiply:
+        it is read once for all of them.
+        """
+        counts = [len(rows) for rows in weights]
+        rows = np.concatenate(weights).reshape(sum(counts), -1)
+        used = max(DRAWS, _USED_NUMBERS // max(*counts, 1))
+        noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
+        if len(rows) > _FEW_FUNCTIONALS:
+            draws = rows @ noise
+        else:  # of few rows a product of two matrices would copy all noise first
+            draws = np.zeros((len(rows), noise.shape[1]))
+            step = max(1, _BLOCK_NUMBERS // max(noise.shape[1], 1))
+            for start in range(0, len(noise), step):
+                draws += rows[:, start : start + step] @ noise[start : start + step]
+        return np.split(draws, np.cumsum(counts)[:-1])
+
+    def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return products of weights of the numbers, as variances of two functionals are."""
+        product = np.einsum("mlb,lkb,mkb->m", left, self.gram, right)
+        if self.sampled is not None:
+            of_bins = self.measure.on_bins(left), self.measure.on_bins(right)
+            product = product + np.einsum("mlb,lkb,mkb->m", of_bins[0], self.sampled, of_bins[1])
+        return np.asarray(product)
+
+    @cached_property
+    def bin_error(self) -> float:
+        """Bound on the effect of rounding and of its other errors on a bin."""
+        return float(self.measure.bin_error * self.measure.values.size / self.values.shape[1])
+
+    def functionals(self, *weights: FloatArray) -> list[Functionals]:
+        """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
+        released = [self.measure.on_released(rows) for rows in weights]
+        pairs = zip(released, self.draws_of(*released), strict=True)
+        return [self._evaluated(*pair) for pair in pairs]
+
+    def _evaluated(self, weights: FloatArray, draws: FloatArray) -> Functionals:
+        sizes = (np.abs(weights) * self.max_weights[:, None]).sum(axis=1)
+        rounding_error = self.bin_error * sizes.sum(axis=1)
+        value = np.asarray(np.einsum("mlb,lb->m", weights, self.values))
+        squared = self.product(weights, weights)
+        return Functionals(weights, value, squared, sizes.max(axis=1), rounding_error, draws)
+
+
+class Functionals(NamedTuple):
+    """Functionals of a view's bins, (m,) each: weights of its numbers, values, draws of noise.
+
+    `squared` is the square of the weights' norm. `max_weight` bounds a weight, and `rounding_error`
+    the effect of rounding; `draws` is (m, draws).
+    """
+
+    weights: FloatArray
+    value: FloatArray
+    squared: FloatArray
+    max_weight: FloatArray
+    rounding_error: FloatArray
+    draws: FloatArray
+
+
+@lru_cache(maxsize=8)
+def _marginal(measure: NoisyMeasure, axes: tuple[int, ...]) -> BinView:
+    summed = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
+    values, noise = measure.values.sum(axis=summed), measure.noise.sum(axis=summed)
+    gram = np.ones(measure.values.shape).sum(axis=summed).reshape(1, 1, -1)
+    sampled = measure.variances
+    if sampled is not None:
+        sampled = sampled.sum(axis=summed).reshape(1, 1, -1)
+    flat = noise.reshape(1, values.size, -1)
+    return BinView(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
+
+
+@lru_cache(maxsize=8)
+def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
+    conditions = np.frombuffer(weights).reshape(3, -1)
+    values = np.moveaxis(measure.values, axis, 0)
+    noise = np.moveaxis(measure.noise, axis, 0)
+    layers = np.einsum("lo,bo->lb", conditions, values.reshape(len(values), -1))
+    noise = noise.reshape(len(values), conditions.shape[1], noise.shape[-1])
+    # Without a condition all sides are alike, and noise is summed once.
+    distinct = {side.tobytes(): side for side in conditions}
+    sums = {key: np.einsum("o,bod->bd", side, noise) for key, side in distinct.items()}
+    summed = np.stack([sums[side.tobytes()] for side in conditions])
+
+    def products(variances: FloatArray) -> FloatArray:
+        sizes = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1)
+        return np.asarray(np.einsum("lo,ko,bo->lkb", conditions, conditions, sizes, optimize=True))
+
+    gram, variances = products(np.ones(measure.values.shape)), measure.variances
+    sampled = None if variances is None else products(variances)
+    max_weights = np.abs(conditions).max(axis=1)
+    return BinView(layers, summed, gram, sampled, max_weights, measure)
+
+
+@lru_cache(maxsize=8)
+def _simulated(law: ValueNoise, size: int, stream: int) -> FloatArray:
+    """Draw the noise of so many bins, in shares: (bins, draws); none where they are too many."""
+    fitting = _NOISE_NUMBERS // size
+    draws = max(_MIN_DRAWS, min(_MAX_DRAWS, fitting // 4), min(DRAWS, fitting))
+    if size * draws > 4 * _NOISE_NUMBERS:
+        return np.empty((size, 0))
+    noise = errors_of(law).simulate(size, draws, public_stream("questions", stream))
+    noise *= math.ldexp(1.0, law.granularity_exponent)
+    noise.setflags(write=False)
+    return noise
+
+
+@lru_cache(maxsize=2)
+def normal_draws(size: int, draws: int, stream: int) -> FloatArray:
+    """Return standard normal numbers, (size, draws), of a public stream."""
+    from scipy.special import ndtri  # takes 30 ms to import
+
+    uniforms = uniform(public_stream("questions, sampling", stream), size * draws)
+    return np.asarray(ndtri(uniforms + 2.0**-54)).reshape(size, draws)
+
+
+@dataclass(frozen=True, eq=False)
+class SplitMeasure(NoisyMeasure):
+    """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
+
+    `mixing` (2, outputs) makes P and Q of the outputs of the released `arrays`, (outputs, b_1, ..,
+    b_l) each.
+    """
+
+    arrays: tuple[NoisyMeasure, ...] = ()
+    mixing: FloatArray = field(default_factory=lambda: np.eye(2))
+
+    @classmethod
+    def of(cls, arrays: Sequence[NoisyMeasure], mixing: FloatArray) -> SplitMeasure:
+        """Return the parts of released arrays."""
+        values = np.concatenate([array.values for array in arrays])
+        errors = np.concatenate([np.full(len(array.values), array.error) for array in arrays])
+        return cls(
+            np.tensordot(mixing, values, axes=1),
+            arrays[0].splines,
+            max((array.law for array in arrays),
+                key=lambda law: math.ldexp(errors_of(law).scale, law.granularity_exponent)),
+            float((np.abs(mixing) @ errors).max()),
+            levels=arrays[0].levels,
+            arrays=tuple(arrays),
+            mixing=mixing,
+        )  # fmt: skip
+
+    def joint(self) -> BinView:
+        """Return the view of all bins: P in one layer, Q in another."""
+        values = self.values.reshape(2, -1)
+        count = values.shape[1]
+        outputs = [array.noise.reshape(len(array.values), count, -1) for array in self.arrays]
+        noise = np.tensordot(self.mixing, np.concatenate(outputs), axes=1)
+        gram = (self.mixing @ self.mixing.T)[..., None] * np.ones(count)
+        variances = self.variances
+        if self.spread is not None and variances is not None:
+            spread = self.spread.reshape(2, -1)
+            draws = normal_draws(spread.size, noise.shape[-1], self.stream)
+            shifts = np.sqrt(spread)[..., None] * draws.reshape(*spread.shape, -1)
+            noise += np.stack([self.released_shifts(layer) for layer in shifts])
+            variances = np.eye(2)[..., None] * variances.reshape(2, -1)
+        return BinView(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)

@@ -1,0 +1,133 @@
+"""Difference of the shares of regions between two releases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
+from dbern.ask.options import COMPARE
+from dbern.ask.question import CommonOptions, DeferredQuestion, ReleasedBins
+from dbern.ask.region_files import ask_regions
+from dbern.ask.regions import Region
+from dbern.ask.shares import Mass
+from dbern.bernstein.kernels import Kernel, kernel_of
+from dbern.errors import SpecError
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Comparison(Mass):
+    """Shares of regions here less those of a `reference`, group by group, each at half of beta.
+
+    Smoothed, both are by the same kernels. Where one of both releases has no groups, its shares
+    stand beside those of every group.
+    """
+
+    option = COMPARE
+    reference: Mass
+    rows_note: str
+
+    @property
+    def percent(self) -> Percent:
+        """Differences of shares."""
+        return "percentage points"
+
+    @classmethod
+    def of(
+        cls, bins: ReleasedBins, reference: ReleasedBins, region: Region, target: Target
+    ) -> Comparison:
+        """Read regions of both releases, and a target."""
+        bins.weights_for(target)  # refuses one that is unknown
+        if target == "smoothed":
+            kernels = _common_kernels(bins, reference)
+            bins, reference = replace(bins, kernels=kernels), replace(reference, kernels=kernels)
+        shares, subtracted = (
+            Mass.read(release, region, None, target) for release in _paired(bins, reference)
+        )
+        counts = [f"{round(release.rows_with_values):,}" for release in (bins, reference)]
+        here, there = (count.replace(",", " ") for count in counts)
+        text = f"{shares.text}, less that of {reference.name}"
+        return cls(
+            **(vars(shares) | {"text": text, "sentence": ""}),
+            reference=subtracted,
+            rows_note=f"about {here} rows here and {there} there had a value",
+        )
+
+    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
+        """Return the answer, with how many rows of both releases had a value."""
+        answer = super().answer(band, level, interval)
+        return replace(answer, note="; ".join(filter(None, (answer.note, self.rows_note))))
+
+    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
+        """Return the differences of both releases' bands."""
+        choices = Fraction(1)  # beta is for each kernel that this release chose from
+        if self.target == "smoothed":
+            choices = Fraction(self.bins.choices, self.reference.bins.choices)
+        bands = super().bands(beta / 2, population=population)
+        subtracted = self.reference.bands(choices * beta / 2, population=population)
+        return [first.minus(second) for first, second in zip(bands, subtracted, strict=True)]
+
+    @classmethod
+    def from_text(
+        cls, text: str, bins: ReleasedBins, options: CommonOptions
+    ) -> Sequence[DeferredQuestion]:
+        """Read a box, or a file of regions; the other release is in `options`."""
+        reference = options.with_release
+        if reference is None:
+            raise SpecError("--compare: is with another release. Write --with OTHER.zarr too")
+        if options.condition is not None:
+            raise SpecError(
+                "--given: --compare has no condition. Write it into the box of --compare"
+            )
+        return ask_regions(
+            text, cls.option, lambda region: cls.of(bins, reference, region, options.target)
+        )
+
+
+def _common_kernels(bins: ReleasedBins, reference: ReleasedBins) -> tuple[Kernel, ...]:
+    """Return the wider kernel of both releases along each axis, which the bins of both resolve.
+
+    Raises SpecError where they are over other axes or bounds, or of kernels of other kinds.
+    """
+    axes = [
+        [(axis.name, axis.low, axis.high, axis.unit) for axis in release.domain.axes]
+        for release in (bins, reference)
+    ]
+    if axes[0] != axes[1]:
+        raise SpecError(
+            "compare: smoothed densities are compared over the same axes and bounds, and these "
+            'have others. Compare the rows, target = "records" (dbern ask: --target records)'
+        )
+    pairs = [*zip(bins.kernels, reference.kernels, strict=True)]
+    for first, second in pairs:
+        if first.name != second.name:
+            raise SpecError(
+                f"compare: one density is smoothed by {first.name} kernels, the other by "
+                f'{second.name} ones. Compare the rows, target = "records" (dbern ask: --target '
+                "records)"
+            )
+    return tuple(
+        kernel_of(first.name, max(first.bandwidth, second.bandwidth)) for first, second in pairs
+    )
+
+
+def _paired(bins: ReleasedBins, reference: ReleasedBins) -> tuple[ReleasedBins, ReleasedBins]:
+    """Return both with the measures of the same groups; what has none stands beside each group."""
+    pairs = [
+        (i, j, second if first is None else first)
+        for i, first in enumerate(bins.groups)
+        for j, second in enumerate(reference.groups)
+        if first == second or first is None or second is None
+    ]
+    if not pairs:
+        raise SpecError("compare: no group is in both releases. Compare two that share one")
+    indices, reference_indices, groups = zip(*pairs, strict=True)
+    return (
+        replace(bins, groups=groups, measures=tuple(bins.measures[i] for i in indices)),
+        replace(
+            reference,
+            groups=groups,
+            measures=tuple(reference.measures[j] for j in reference_indices),
+        ),
+    )

@@ -1,1 +1,0 @@
-"""Splines below, near and above the weights that questions are about; a file each."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -56,17 +55,6 @@ class Band(NamedTuple):
         """Return the band of ``low + width x``, for a positive width."""
         value, first, last = (low + width * numbers for numbers in self[:3])
         return Band(value, first, last, width * self.cells)
-
-
-def band_in_batches(
-    count: int, batch_size: int, beta: Fraction, band: Callable[[slice, Fraction], Band]
-) -> Band:
-    """Return the band of `count` numbers, a batch at a time, each at its fraction of beta."""
-    bands = []
-    for start in range(0, count, max(batch_size, 1)):
-        batch = slice(start, min(start + max(batch_size, 1), count))
-        bands.append(band(batch, beta * (batch.stop - start) / count))
-    return Band(*map(np.concatenate, zip(*bands, strict=True)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -42,6 +42,12 @@ _MAX_DRAWS, DRAWS, _MIN_DRAWS = 4096, 1000, 200
 """Of `DRAWS` draws or fewer all are used for as many functionals as are simulated."""
 _NOISE_NUMBERS = 1 << 22  # of noise that are cached: 32 MiB; of more draws than `DRAWS` 8 MiB
 _USED_NUMBERS = 1 << 18  # functionals times draws, of more draws than `DRAWS`
+_MAX_WORK = 1 << 26
+"""Functionals times the sum of their numbers and `DRAWS`: beyond it there are no draws.
+
+So 4096 are drawn of up to 15 000 bins, 50 000 of few. At most boxes take 6 s of a processor, means
+of responses 16: by the tail .3 and 8.
+"""
 _FEW_FUNCTIONALS = 12  # functionals, for which noise is read a block at a time
 _BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
 
@@ -192,9 +198,9 @@ class BinView:
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
-    def without_noise_draws(self) -> BinView:
-        """Return the same view, of which the tail of the noise's law tells all that is known."""
-        return replace(self, noise=self.noise[..., :0])
+    def first_draws(self, count: int) -> BinView:
+        """Return the view of some draws; of none, the law's tail tells all that is known."""
+        return replace(self, noise=self.noise[..., :count])
 
     def of(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of the released bins."""
@@ -209,8 +215,7 @@ class BinView:
         """
         counts = [len(rows) for rows in weights]
         rows = np.concatenate(weights).reshape(sum(counts), -1)
-        used = max(DRAWS, _USED_NUMBERS // max(*counts, 1))
-        noise = self.noise.reshape(rows.shape[1], -1)[:, :used]
+        noise = self.noise.reshape(rows.shape[1], -1)[:, : draws_used(max(counts), rows.shape[1])]
         if len(rows) > _FEW_FUNCTIONALS:
             draws = rows @ noise
         else:  # of few rows a product of two matrices would copy all noise first
@@ -260,6 +265,12 @@ class Functionals(NamedTuple):
     max_weight: FloatArray
     rounding_error: FloatArray
     draws: FloatArray
+
+
+def draws_used(count: int, numbers: int) -> int:
+    """Return how many draws functionals of so many numbers use at most: by public facts alone."""
+    few = count * (numbers + DRAWS) <= _MAX_WORK
+    return max(DRAWS, _USED_NUMBERS // max(count, 1)) if few else 0
 
 
 @lru_cache(maxsize=8)

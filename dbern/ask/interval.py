@@ -19,11 +19,13 @@ Of sums over the normalizer of a private number of rows (``k = 1``) m is any num
    noise of the true m alone has to be bounded, as m does not depend on it: that all others are
    tried costs nothing. The m that are not denied end at roots of quadratics (`undenied_quotients`).
 3. The noise of a side of norm |w| is at most q |w|: first by the tail of its law, at its
-   fraction of beta in `dbern.certify.failure.QUOTIENT` (`_ends_by_tail`); then, for m between these
-   ends, by an order statistic of draws, at the rest (`_ends_by_draws`).
+   fraction of beta in `dbern.certify.failure.QUOTIENT`; then, for m between these ends, by an order
+   statistic of draws, at the rest.
+4. Of many answers, some at a time, the tail counts all functionals, and of each draw the largest of
+   all of them is kept: there is one order statistic for all (`undenied_quotients`).
 
 Docs/intervals.md, "A quotient's interval is every m that the bins do not deny", has the proof of 2
-and 3, and "A population adds the variance of its rows" what they say of a population.
+to 4, and "A population adds the variance of its rows" what they say of a population.
 
 Of products of weights, such as boxes and kernels at points, everything factors over axes: values,
 norms and largest weights. On an axis, points are bracketed between neighbours on a public grid.
@@ -39,10 +41,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.ask.answer import Band, band_in_batches
-from dbern.ask.bins import DRAWS, RELATIVE_ROUNDING, BinView, Functionals, NoisyMeasure
+from dbern.ask.answer import Band
+from dbern.ask.bins import RELATIVE_ROUNDING, BinView, Functionals, NoisyMeasure, draws_used
 from dbern.ask.splines import Envelope, products
-from dbern.ask.weights import ProductWeights
+from dbern.ask.weights import ProductWeights, WeightBatches, slices
 from dbern.certify.failure import QUOTIENT
 from dbern.certify.noise import quantile_rank
 from dbern.types import BoolArray, FloatArray, Int64Array
@@ -51,10 +53,9 @@ _PROPORTIONAL = 1e-9  # of products of norms
 noise_rank = lru_cache(maxsize=256)(quantile_rank)
 """Rank of the order statistic of draws that bounds noise at a beta; None where they are too few."""
 _PIECES = 4  # of an interval, on each of which draws are bounded
-_MAX_SIMULATED = 1 << 21  # quotients times draws
+_BATCH_NUMBERS = 1 << 21  # weights of bins, or draws at the ends of pieces, at a time: 16 MiB
 GRID_POINTS = 1024
 """Points between which quantiles and means are distinguished, where cells are no more."""
-_MAX_LAID_OUT = 1 << 21  # weights of all bins; of more nothing is simulated
 _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cache
 
 
@@ -198,92 +199,127 @@ class Denominator(NamedTuple):
         return cls(view.total, view.total.value, view.total)
 
 
+class Quotients(NamedTuple):
+    """Quotients, (m,) each: estimates, and functionals that are at most and at least 0 at them."""
+
+    estimate: FloatArray
+    minorants: LinearFamily
+    majorants: LinearFamily
+
+    @classmethod
+    def of(cls, view: BinView, numerator: Envelope, denominator: Denominator | None) -> Quotients:
+        """Evaluate weights (m, layers, bins); no denominator is the number 1."""
+        estimate = view.of(numerator.estimate)
+        lower, upper = view.functionals(numerator.lower, numerator.upper)
+        if denominator is None:
+            return cls(estimate, LinearFamily.of(view, lower), LinearFamily.of(view, upper))
+        return cls(
+            quotient_or_half(estimate, denominator.value),
+            LinearFamily.of(view, lower, denominator.upper),
+            LinearFamily.of(view, upper, denominator.lower),
+        )
+
+    @property
+    def simulated(self) -> BoolArray:
+        """Whether draws tell more than the tail: not where a is a multiple of k, as noise is."""
+        return ~(self.minorants.is_proportional & self.majorants.is_proportional)
+
+    def ends(self, q: float, loose: float, maximum: float) -> tuple[FloatArray, FloatArray]:
+        """Return the first and the last m from 0 to `maximum` that are not denied, (m,) each."""
+        first, last = self.minorants.root(q, loose, -1), self.majorants.root(q, loose, 1)
+        return np.clip(first, 0.0, maximum), np.clip(last, 0.0, maximum)
+
+    def max_standardized_draws(self, low: FloatArray, high: FloatArray) -> FloatArray:
+        """Bound the quotients of noise and norm, (draws,): the largest of all m between ends."""
+        cuts = np.linspace(low, high, _PIECES + 1)
+        below = self.minorants.max_standardized_draws(cuts, -1)
+        largest = np.maximum(below, self.majorants.max_standardized_draws(cuts, 1))
+        return np.asarray(largest[self.simulated].max(axis=0, initial=-math.inf))
+
+    def without_draws(self) -> Quotients:
+        """Return the same, seven numbers of each family."""
+        none = np.empty((1, 0))
+        families = (side._replace(draws=none, denominator_draws=none) for side in self[1:])
+        return Quotients(self.estimate, *families)
+
+
 def quotient_interval(
-    view: BinView, numerator: Envelope, denominator: Denominator | None, beta: Fraction
+    view: BinView, numerator: WeightBatches, denominator: Denominator | None, beta: Fraction
 ) -> Band:
-    """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights (m, layers, bins) of g.
+    """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights g of the layers' bins.
 
     All at once with probability ``1 - beta``. Without `denominator` it is the public number of all
     rows, or the normalizer, and ``k = 1``: up to the measure's `max_total`.
     """
-    estimate, maximum = view.of(numerator.estimate), 1.0
-    lower, upper = view.functionals(numerator.lower, numerator.upper)
-    if denominator is None:
-        minorants, majorants = LinearFamily.of(view, lower), LinearFamily.of(view, upper)
-        maximum = view.measure.max_total
-    else:
-        estimate = quotient_or_half(estimate, denominator.value)
-        minorants = LinearFamily.of(view, lower, denominator.upper)
-        majorants = LinearFamily.of(view, upper, denominator.lower)
-    return undenied_quotients(estimate, minorants, majorants, view.measure, beta, maximum)
+    maximum = view.measure.max_total if denominator is None else 1.0
+
+    def quotients(view: BinView, batch: slice) -> Quotients:
+        return Quotients.of(view, numerator.select(batch).layered(len(view.values)), denominator)
+
+    return laid_out_quotients(view, len(numerator), quotients, beta, maximum)
+
+
+def laid_out_quotients(
+    view: BinView,
+    count: int,
+    quotients: Callable[[BinView, slice], Quotients],
+    beta: Fraction,
+    maximum: float = 1.0,
+) -> Band:
+    """Return the band of `count` quotients, which are laid out, and drawn, a batch at a time.
+
+    All have the same draws, as many as so many functionals use: none where these are too few for
+    `beta`.
+    """
+    draws = min(view.noise.shape[-1], draws_used(count, view.values.size))
+    rank = noise_rank(draws, float(beta * QUOTIENT["draws"]))
+    view = view.first_draws(0 if rank is None else draws)
+    batch_size = _BATCH_NUMBERS // max(view.values.size, (_PIECES + 1) * view.noise.shape[-1])
+    batches = (quotients(view, batch) for batch in slices(count, batch_size))
+    return undenied_quotients(count, batches, view.measure, beta, maximum)
 
 
 def undenied_quotients(
-    estimate: FloatArray,
-    minorants: LinearFamily,
-    majorants: LinearFamily,
+    count: int,
+    batches: Iterable[Quotients],
     measure: NoisyMeasure,
     beta: Fraction,
     maximum: float = 1.0,
 ) -> Band:
     """Return all m from 0 to `maximum` that are not denied, at once with probability ``1 - beta``.
 
-    The values are estimates (m,), moved into these intervals.
+    They are `count` quotients in batches, of which draws are not kept. The values are estimates,
+    moved into these intervals.
+
+    Draw by draw the largest quotient of noise and norm, of all m between the ends by the tail and
+    of all that are simulated, exceeds that at the true m; so does its order statistic.
     """
-    sides = minorants, majorants
-    simulated = ~(minorants.is_proportional & majorants.is_proportional)
-    draws = majorants.draws.shape[1]
-    few = 0 < int(simulated.sum()) * draws <= _MAX_SIMULATED
-    rank = noise_rank(draws, float(beta * QUOTIENT["draws"])) if few else None
-    beta_tail = beta if rank is None else beta * QUOTIENT["tail"]
-    low, high = _ends_by_tail(sides, measure, beta_tail, maximum)
-    if rank is not None:
-        low, high = _ends_by_draws(sides, (low, high), rank, simulated)
-    low = np.minimum(low, maximum)
+    tail = measure.tail(2 * count, beta * QUOTIENT["tail"])
+    summaries, largest = [], np.array(-math.inf)
+    for batch in batches:
+        largest = np.maximum(largest, batch.max_standardized_draws(*batch.ends(*tail, maximum)))
+        summaries.append(batch.without_draws())
+    rank = noise_rank(len(largest), float(beta * QUOTIENT["draws"]))
+    if rank is None or largest.max() == -math.inf:  # nothing is simulated: the tail has all of beta
+        q, tail = math.inf, measure.tail(2 * count, beta)
+    else:
+        q = float(np.sort(largest)[rank])
+    bands = [_undenied(summary, tail, q, maximum) for summary in summaries]
+    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+
+
+def _undenied(quotients: Quotients, tail: tuple[float, float], q: float, maximum: float) -> Band:
+    """Return the band by the tail, and by draws whose quantile is q: infinite without any."""
+    low, high = quotients.ends(*tail, maximum)
+    if math.isfinite(q):
+        simulated, (first, last) = quotients.simulated, quotients.ends(q, 0.0, maximum)
+        low = np.where(simulated, np.maximum(low, first), low)
+        high = np.where(simulated, np.minimum(high, last), high)
     high = np.maximum(low, high)
-    value = np.clip(estimate, low, high)
+    value = np.clip(quotients.estimate, low, high)
+    minorants, majorants = quotients.minorants, quotients.majorants
     start, stop = np.clip([minorants.quotient(0.0), majorants.quotient(1.0)], low, high)
-    cells = np.maximum(stop - start, 0.0)
-    return Band(value, low, high, cells)
-
-
-def _ends_by_tail(
-    sides: tuple[LinearFamily, LinearFamily],
-    measure: NoisyMeasure,
-    beta: Fraction,
-    maximum: float,
-) -> tuple[FloatArray, FloatArray]:
-    """Return the ends (m,) by the tail of a weighted sum of noise, of all sides at once."""
-    minorants, majorants = sides
-    q, loose = measure.tail(2 * len(minorants.numerator), beta)
-    low = np.clip(minorants.root(q, loose, -1), 0.0, maximum)
-    return low, np.clip(majorants.root(q, loose, 1), 0.0, maximum)
-
-
-def _ends_by_draws(
-    sides: tuple[LinearFamily, LinearFamily],
-    ends: tuple[FloatArray, FloatArray],
-    rank: int,
-    simulated: BoolArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Return ends within those by the tail, by the order statistic of a rank of draws.
-
-    Draw by draw the largest quotient of noise and norm, of all m between the ends and of all that
-    are simulated, exceeds that at the true m; so does its order statistic. Where a is a multiple of
-    k, whatever is released, the tail alone tells as much.
-    """
-    (minorants, majorants), (low, high) = sides, ends
-    cuts = np.linspace(low, high, _PIECES + 1)
-    largest = np.maximum(
-        minorants.max_standardized_draws(cuts, -1), majorants.max_standardized_draws(cuts, 1)
-    )
-    q = float(np.sort(largest[simulated].max(axis=0))[rank])
-    if not math.isfinite(q):
-        return low, high
-    return (
-        np.where(simulated, np.maximum(low, minorants.root(q, 0.0, -1)), low),
-        np.where(simulated, np.minimum(high, majorants.root(q, 0.0, 1)), high),
-    )
+    return Band(value, low, high, np.maximum(stop - start, 0.0))
 
 
 class GridPoints(NamedTuple):
@@ -312,7 +348,7 @@ def bracket(
     """
     points = coarse
     first, last = _neighbors(
-        view.without_noise_draws(), points.envelope, base, level, beta * QUOTIENT["tail"]
+        view.first_draws(0), points.envelope, base, level, beta * QUOTIENT["tail"]
     )
     numbers = np.arange(points.numbers[first], points.numbers[last] + 1)
     if len(numbers) - 2 <= max(len(coarse.numbers) - 1, 2 * GRID_POINTS):
@@ -343,35 +379,36 @@ def _neighbors(
 def product_intervals(
     measure: NoisyMeasure, weights: ProductWeights, beta: Fraction, *, of_total: bool
 ) -> Band:
-    """Return shares of products of weights: of many a batch at a time, by the tail for all.
+    """Return shares of products of weights: by the tail, where they are too many to be drawn.
 
     Of a population all are laid out: what its rows add to the noise is told bin by bin.
     """
-    count, used = len(weights), weights.used
-    few = count * max(measure.values.size, DRAWS) <= _MAX_LAID_OUT
-    if few or measure.spread is not None:
-        view = measure.marginal(used) if used else measure.joint()
+    count, shape = len(weights), measure.values.shape
+    used = weights.used or tuple(range(len(shape)))
+    maximum = 1.0 if of_total else measure.max_total
+    if measure.spread is not None or draws_used(count, math.prod(shape[i] for i in used)):
+        view = measure.marginal(used)
         denominator = Denominator.total(view) if of_total else None
 
-        def laid_out(batch: slice, beta_i: Fraction) -> Band:
+        def laid_out(view: BinView, batch: slice) -> Quotients:
             envelopes = weights.axes(batch)
-            inside = products([envelopes[i] for i in used] or envelopes).layered()
-            return quotient_interval(view, inside, denominator, beta_i)
+            inside = products([envelopes[i] for i in used]).layered()
+            return Quotients.of(view, inside, denominator)
 
-        return band_in_batches(count, _MAX_LAID_OUT // view.values.size, beta, laid_out)
+        return laid_out_quotients(view, count, laid_out, beta, maximum)
 
-    def factored(batch: slice, beta_i: Fraction) -> Band:
+    def factored(batch: slice) -> Quotients:
         estimate, minorants, majorants = _product_families(measure, weights.axes(batch))
         if of_total:
-            estimate, maximum = quotient_or_half(estimate, measure.bins.sum()), 1.0
+            estimate = quotient_or_half(estimate, measure.bins.sum())
         else:
             minorants = minorants.with_unit_denominator()
             majorants = majorants.with_unit_denominator()
-            maximum = measure.max_total
-        return undenied_quotients(estimate, minorants, majorants, measure, beta_i, maximum)
+        return Quotients(estimate, minorants, majorants)
 
     batch_size = _BATCH_WEIGHTS // sum(splines.count for splines in measure.splines)
-    return band_in_batches(count, batch_size, beta, factored)
+    batches = map(factored, slices(count, batch_size))
+    return undenied_quotients(count, batches, measure, beta, maximum)
 
 
 def _product_families(

@@ -22,6 +22,7 @@ from dbern.ask.interval import (
     GRID_POINTS,
     GridPoints,
     LinearFamily,
+    Quotients,
     bracket,
     quotient_or_half,
     undenied_quotients,
@@ -103,7 +104,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     estimate = quotient_or_half(view.of(sum_of_t), total)
     if of_all_rows:
         family = LinearFamily.of_weights(view, sum_of_t, row_count)
-        return undenied_quotients(estimate, family, family, view.measure, beta)
+        return undenied_quotients(1, [Quotients(estimate, family, family)], view.measure, beta)
     points = np.linspace(0.0, 1.0, GRID_POINTS + 1)[:, None]
     more, less = np.maximum(t - points, 0.0), np.maximum(points - t, 0.0)
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a point, reversed.

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target, band_in_batches
-from dbern.ask.bins import NoisyMeasure, SplitMeasure
+from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
+from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
-from dbern.ask.interval import Denominator, quotient_interval
+from dbern.ask.interval import Denominator, Quotients, laid_out_quotients
 from dbern.ask.options import (
     AVERAGE,
     CURVE,
@@ -42,7 +42,6 @@ from dbern.ask.splines import Envelope
 from dbern.ask.weights import InBoxes, KernelsAlong, KernelsAt, WeightBatches
 from dbern.errors import SpecError
 
-_MAX_LAID_OUT = 1 << 21  # weights at a time; of more nothing is simulated
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 
@@ -73,19 +72,15 @@ def mean_of_split(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -
     They are the intervals of ``int g dP / int g d(P + Q)``. Below, the denominator has u for P, as
     the numerator's majorant has, and l for Q: together ``(1 - m) sum u p - m sum l q``.
     """
-    view = split.joint()
-    batch_size = max(1, _MAX_LAID_OUT // view.values.size)
-    if batch_size < len(weights):
-        view = view.without_noise_draws()
 
-    def band(batch: slice, beta_i: Fraction) -> Band:
+    def quotients(view: BinView, batch: slice) -> Quotients:
         g = weights.select(batch).layered()
         of_p = (np.concatenate([rows, 0.0 * rows], 1) for rows in (g.lower, g.estimate, g.upper))
         pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
         of_both = Envelope(*(np.concatenate(pair, 1) for pair in pairs))
-        return quotient_interval(view, Envelope(*of_p), Denominator.of(view, of_both), beta_i)
+        return Quotients.of(view, Envelope(*of_p), Denominator.of(view, of_both))
 
-    return band_in_batches(len(weights), batch_size, beta, band)
+    return laid_out_quotients(split.joint(), len(weights), quotients, beta)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

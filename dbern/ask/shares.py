@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from dbern.ask.answer import Answer, Band, Percent, Target, band_in_batches
+from dbern.ask.answer import Answer, Band, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import (
     GRID_POINTS,
@@ -55,7 +55,6 @@ from dbern.errors import SpecError
 from dbern.system import number_of
 from dbern.types import BoolArray, FloatArray, Int64Array
 
-_BATCH_WEIGHTS = 1 << 22  # of boxes under a condition, at a time: more than are simulated
 _MIN_SHARP_GAP = 0.5  # between both splines of a step: of the rows themselves
 _POINTS_IN_DEVIATION = 8  # of a bin's noise, of density 1
 _MAX_REFINEMENT = 256  # points between two of `GRID_POINTS`
@@ -87,10 +86,9 @@ class _SharesOfRegions(OptionQuestion):
         """Return the shares of the total, of what is in another box, or of all rows."""
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
-            view, inside = measure.joint(), weights.polygons(measure, region).layered()
-            return quotient_interval(
-                view, inside, Denominator.total(view) if of_total else None, beta
-            )
+            view, inside = measure.joint(), weights.polygons(measure, region)
+            total = Denominator.total(view) if of_total else None
+            return quotient_interval(view, inside, total, beta)
         if self.condition is not None:
             return self._shares_of_box(region, self.condition, measure, beta)
         boxes = InBoxes(measure, weights, region)
@@ -103,11 +101,7 @@ class _SharesOfRegions(OptionQuestion):
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
         inside = InBoxes(measure, self.weights, replace(boxes, low=start, high=stop))
-
-        def band(batch: slice, beta_i: Fraction) -> Band:
-            return quotient_interval(view, inside.select(batch).layered(), base, beta_i)
-
-        return band_in_batches(len(boxes), _BATCH_WEIGHTS // measure.values.size, beta, band)
+        return quotient_interval(view, inside, base, beta)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -379,7 +373,7 @@ def _cell_widths(
     view: BinView, points: FloatArray, cumulative: Envelope, base: Envelope, levels: FloatArray
 ) -> FloatArray:
     """Return the widths that cells alone leave quantiles, by the shares up to points."""
-    by_tail = view.without_noise_draws()
+    by_tail = view.first_draws(0)
     below = LinearFamily.of_weights(by_tail, cumulative.lower, base.upper)
     above = LinearFamily.of_weights(by_tail, cumulative.upper, base.lower)
     low = np.maximum.accumulate(below.quotient(0.0))

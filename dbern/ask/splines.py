@@ -60,10 +60,10 @@ class Envelope:
         """Return the envelopes of some of the weights."""
         return Envelope(self.lower[which], self.estimate[which], self.upper[which])
 
-    def layered(self) -> Envelope:
-        """Return weights (m, b_1, ..) as those of one layer of bins, (m, 1, bins)."""
+    def layered(self, layers: int = 1) -> Envelope:
+        """Return weights (m, ..) as those of layers of bins, (m, layers, bins)."""
         sides = self.lower, self.estimate, self.upper
-        return Envelope(*(side.reshape(len(side), 1, -1) for side in sides))
+        return Envelope(*(side.reshape(len(side), layers, -1) for side in sides))
 
     def minus(self, subtracted: Envelope) -> Envelope:
         """Return the envelope of the difference."""

@@ -7,7 +7,7 @@ and from above.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -60,6 +60,12 @@ class Weights:
         """Return the envelope of one box for the bins of all axes but some, (b_1, ..) each."""
         axes = [axis for i, axis in enumerate(self.axes(measure, box)) if i not in asked_axes]
         return products(axes).select(0) if axes else Envelope(*[np.ones(1)] * 3)
+
+
+def slices(count: int, batch_size: int) -> Iterator[slice]:
+    """Return which of `count` weights are of each batch, of one weight at least."""
+    step = max(batch_size, 1)
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 class WeightBatches(Protocol):

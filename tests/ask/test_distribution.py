@@ -223,7 +223,7 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     low, high = 0.6 * draw[0], 0.6 * draw[0] + 0.05 + 0.3 * draw[1]
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
-    monkeypatch.setattr("dbern.ask.interval._MAX_LAID_OUT", 0)
+    monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
     monkeypatch.setattr("dbern.ask.interval._BATCH_WEIGHTS", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)

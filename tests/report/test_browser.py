@@ -15,7 +15,7 @@ from PIL import Image
 from projects import Project
 
 from dbern.ask.density import read_kernels
-from dbern.ask.interval import _product_families, undenied_quotients
+from dbern.ask.interval import Quotients, _product_families, undenied_quotients
 from dbern.ask.kernel_envelopes import density_envelope
 from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
@@ -170,11 +170,10 @@ def test_the_rows_in_a_box_are_those_that_python_answers(script, made):
     near, below, above = _product_families(measure, sides)
     beta = Fraction(1, 20) / 3
     total = measure.values.sum()
-    band = undenied_quotients(near / total, below, above, measure, beta)
+    band = undenied_quotients(1, [Quotients(near / total, below, above)], measure, beta)
     np.testing.assert_allclose([value, low, high], np.ravel(band[:3]), atol=1e-9)
-    band = undenied_quotients(
-        near, below.with_unit_denominator(), above.with_unit_denominator(), measure, beta
-    )
+    of_rows = Quotients(near, below.with_unit_denominator(), above.with_unit_denominator())
+    band = undenied_quotients(1, [of_rows], measure, beta)
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
 
@@ -308,7 +307,7 @@ def test_a_regression_is_shown_as_python_answers_it(script, made, kind, stop, mo
         np.testing.assert_allclose(found[:, ~missing], told[:, ~missing], atol=1e-6)
         return
     # The band is that of as many places as there are, by the tail.
-    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
     beta = 0.05 * len(places) ** len(axes) / count ** len(axes)
     answer = asked.curve(points, bandwidth=[factor * one for one in widths], beta=beta)
     np.testing.assert_allclose(value[~missing], np.asarray(answer.value)[~missing], atol=1e-9)
@@ -392,7 +391,7 @@ def test_the_largest_group_is_the_one_that_python_is_sure_of(script, made, monke
         assert float(answer.high[group]) <= high + 1e-9
     places = np.linspace(3, 196, 9).astype(int)
     points = drawn_points(asked.domain, places, places)
-    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
     shares = asked.curve(points, beta=0.05 * len(points) / 200**2)
     codes = np.array(shown[3])[np.add.outer(places, 200 * places).ravel()]
     check_winners(codes.astype(int), shares)
@@ -417,7 +416,7 @@ def test_above_a_curve_is_the_group_that_python_is_sure_of(script, made, monkeyp
     *_, shown, codes = script("group curves", show, group, _SHOWN, strip)
     places = np.linspace(3, 397, 60).astype(int)
     points = drawn_points(asked.domain, places)
-    monkeypatch.setattr("dbern.ask.responses._MAX_LAID_OUT", 1)
+    monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
     beta = 0.05 * len(points) / 401
     shares = asked.curve(points, beta=beta)
     np.testing.assert_allclose(np.array(shown[0])[places], shares.value[:, 1], atol=1e-9)

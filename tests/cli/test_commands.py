@@ -432,7 +432,7 @@ WITHOUT = {  # what a process does without: each takes a third to half a second
     "import dbern": HEAVY,
     "import dbern.errors": HEAVY,
     "import dbern.cli.main": HEAVY,
-    ASK_HELP: (*HEAVY, "dbern.ask"),
+    ASK_HELP: (*HEAVY, "dbern.ask.question"),
     FEW_QUERIES: ("numba",),
     PLAN: ("numba", "scipy", "pandas", "sqlalchemy", "zarr"),
 }

@@ -11,9 +11,10 @@ counted partition by partition, where the partitions are.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, BinaryIO
@@ -40,6 +41,8 @@ _KINDS = (
     "a DuckDB relation"
 )
 _GROUP_BYTES = 1 << 25  # from which a row group is written although it has fewer rows
+_TABLES: dict[str, Callable[[], Any]] = {}
+"""Table that each release of this process was made from: public, as no value is looked at."""
 
 
 @dataclass(frozen=True)
@@ -377,3 +380,14 @@ def _groups(frame: Frame, schema: pa.Schema) -> Iterator[pa.Table]:
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting, schema)
+
+
+def remember_table(release_id: str, table: Any) -> None:
+    """Remember that a release was made from this table, where its type allows it."""
+    with suppress(TypeError):  # a type of which there are no weak references
+        _TABLES[release_id] = weakref.ref(table)
+
+
+def is_another(release_id: str, table: Any) -> bool:
+    """Whether this is surely another table than that which a release was made from."""
+    return release_id in _TABLES and _TABLES[release_id]() is not table

@@ -25,7 +25,12 @@ from dbern.privacy.calibration import calibrate_gaussian, calibrate_k_norm, cali
 from dbern.privacy.noise_law import NoiseLaw
 
 Calibrated: TypeAlias = Callable[[Fraction, Fraction, int, Budget, Fraction], NoiseLaw]
-"""Of what is moved, errs, how many values, a budget, and a bound on values, in this order."""
+"""A calibration: ``(moved, float_error, size, budget, value_bound)`` become a law.
+
+`moved` is what a neighbour moves, kernels included; `float_error` is the norm of the float errors
+of all values of one database together, of each value for norm infinity; `size` is the number of
+integers, `budget` this statistic's part of the charge, `value_bound` a bound on each ``|value|``.
+"""
 
 
 def _exact_bound(value: float | Fraction) -> Fraction:

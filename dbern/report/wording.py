@@ -1,4 +1,4 @@
-"""Words for what a release states: its guarantee, its axes and its parameters."""
+"""Words of a release's guarantee and of its parameters."""
 
 from __future__ import annotations
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
-from dbern.data.frames import Frame, write_spool
+from dbern.data.frames import Frame, remember_table, write_spool
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Reservation, Staging, State
 from dbern.measure.counters import Counters
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"
-_tables: dict[str, Callable[[], Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,77 @@ class Run:
     frame: Frame | None
     reservation: Reservation
     journal: Journal
+
+
+def count(connect: Callable[[], Client], run: Run) -> Reservation:
+    """Count the records on workers, stage their center, seal it, and charge."""
+    ledger, frame, counters = run.ledger, run.frame, run.plan.counters(run.spec)
+    with ExitStack() as stack:
+        # The key, and what is derived from it, never leaves this process; nor do ids of units.
+        here = counters.keyed or counters.admits
+        client = stack.enter_context(cluster()) if here else connect()
+        workers_of(client).check_memory(run.plan.cost)
+        files = stack.enter_context(_records(run))
+        if run.reservation.state is State.RESERVED:
+            run = replace(run, reservation=ledger.begin_reading(run.reservation))
+        staging = ledger.staging(run.reservation)
+        partitions = frame.partitions if frame and not files else ()
+        if counters.keyed:
+            counters = counters.with_key(ledger.key(run.reservation))
+        counted_by = b""
+        if counters.admits:
+            with run.journal.stage("finding whose rows count"):
+                block = admit_units(ledger, run.spec, run.reservation, counters, files)
+            counters, counted_by = counters.admitting(block.units), block.digest
+        _stage(client, counters, run, staging, files, partitions)
+        require_frozen(ledger, run.spec, run.reservation)
+        with run.journal.stage("sealing and charging"):
+            return ledger.spend(run.reservation, staging.seal() + counted_by)
+
+
+def _stage(
+    client: Client,
+    counters: Counters,
+    run: Run,
+    staging: Staging,
+    files: list[FileFacts],
+    partitions: tuple[Any, ...],
+) -> None:
+    """Count all records and stage the center, whole, from one pass over the files.
+
+    An interrupted attempt's slabs are cleared first: a center pieced together from two passes is
+    no function of one database if the files changed in between.
+    """
+    staging.clear()
+    plan, salt, journal = run.plan, run.reservation.salt, run.journal
+    pieces = [
+        (SlabJob(part, output, slab), planned.noise.law)
+        for part, planned in enumerate(plan.components)
+        for output in range(planned.outputs)
+        for slab in planned.strategy.layout.slabs()
+    ]
+    private = plan.protection.private_rows
+    tasks = make_tasks(files, salt, whole=private)
+    with journal.stage("reading and counting"):
+        total = tree_reduce(client, counters, tasks, salt, journal.progress, partitions)
+    with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
+        arriving = centers(client, total, counters, pieces, salt, files)
+        writing = deque[Future[None]]()
+        for done, (piece, values, rows) in enumerate(arriving, start=1):
+            if private:
+                public_rows(run.spec, [FileFacts("data", 0, (rows,))])
+            elif rows != plan.n:
+                raise IntegrityError(
+                    f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
+                    "data and run the same command again"
+                )
+            name = plan.components[piece.part].arrays[piece.output]
+            writing.append(pool.submit(staging.put, name, piece.slab.index, values.reshape(-1)))
+            if len(writing) == WRITERS:  # each slab a thread: memory is planned
+                writing.popleft().result()
+            journal.progress("staging the lattice", done, len(pieces))
+        for written in writing:
+            written.result()
 
 
 @contextmanager
@@ -119,86 +188,3 @@ def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
         FileFacts(spec.path_of(file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
     ]
-
-
-def count(connected: Callable[[], Client], run: Run) -> Reservation:
-    """Count the records on workers, stage their center, seal it, and charge."""
-    ledger, frame, counters = run.ledger, run.frame, run.plan.counters(run.spec)
-    with ExitStack() as stack:
-        # The key, and what is derived from it, never leaves this process; nor do ids of units.
-        here = counters.keyed or counters.admits
-        client = stack.enter_context(cluster()) if here else connected()
-        workers_of(client).check_memory(run.plan.cost)
-        files = stack.enter_context(_records(run))
-        if run.reservation.state is State.RESERVED:
-            run = replace(run, reservation=ledger.begin_reading(run.reservation))
-        staging = ledger.staging(run.reservation)
-        partitions = frame.partitions if frame and not files else ()
-        if counters.keyed:
-            counters = counters.with_key(ledger.key(run.reservation))
-        counted_by = b""
-        if counters.admits:
-            with run.journal.stage("finding whose rows count"):
-                block = admit_units(ledger, run.spec, run.reservation, counters, files)
-            counters, counted_by = counters.admitting(block.units), block.digest
-        _stage(client, counters, run, staging, files, partitions)
-        require_frozen(ledger, run.spec, run.reservation)
-        with run.journal.stage("sealing and charging"):
-            return ledger.spend(run.reservation, staging.seal() + counted_by)
-
-
-def _stage(
-    client: Client,
-    counters: Counters,
-    run: Run,
-    staging: Staging,
-    files: list[FileFacts],
-    partitions: tuple[Any, ...],
-) -> None:
-    """Count all records and stage the rounded lattice, whole, from one pass over the files.
-
-    An interrupted attempt's slabs are cleared first: a center pieced together from two passes is
-    no function of one database if the files changed in between.
-    """
-    staging.clear()
-    plan, salt, journal = run.plan, run.reservation.salt, run.journal
-    pieces = [
-        (SlabJob(part, output, slab), planned.noise.law)
-        for part, planned in enumerate(plan.components)
-        for output in range(planned.outputs)
-        for slab in planned.strategy.layout.slabs()
-    ]
-    private = plan.protection.private_rows
-    tasks = make_tasks(files, salt, whole=private)
-    with journal.stage("reading and counting"):
-        total = tree_reduce(client, counters, tasks, salt, journal.progress, partitions)
-    with journal.stage("staging the lattice"), ThreadPoolExecutor(WRITERS) as pool:
-        arriving = centers(client, total, counters, pieces, salt, files)
-        writing = deque[Future[None]]()
-        for done, (piece, values, rows) in enumerate(arriving, start=1):
-            if private:
-                public_rows(run.spec, [FileFacts("data", 0, (rows,))])
-            elif rows != plan.n:
-                raise IntegrityError(
-                    f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
-                    "data and run the same command again"
-                )
-            name = plan.components[piece.part].arrays[piece.output]
-            slab = piece.slab.index, values.reshape(-1)
-            writing.append(pool.submit(staging.put, name, *slab))
-            if len(writing) == WRITERS:  # each slab a thread: memory is planned
-                writing.popleft().result()
-            journal.progress("staging the lattice", done, len(pieces))
-        for written in writing:
-            written.result()
-
-
-def remember_table(release_id: str, table: Any) -> None:
-    """Remember that a release was made from this table, where its type allows it."""
-    with suppress(TypeError):  # a type of which there are no weak references
-        _tables[release_id] = weakref.ref(table)
-
-
-def is_another(release_id: str, table: Any) -> bool:
-    """Whether this is surely another table than that which a release was made from."""
-    return release_id in _tables and _tables[release_id]() is not table

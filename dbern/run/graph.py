@@ -155,7 +155,7 @@ def tree_reduce(
     workers = workers_of(client)
     window = _TASKS_AHEAD * max(1, workers.threads())
     work: list[Callable[[], Future]] = [
-        partial(workers.submit, worker_tasks.count, counters, task, salt, index)
+        partial(workers.submit, worker_tasks.count_portions, counters, task, salt, index)
         for task, index in passes(counters, tasks)
     ] + [
         partial(workers.compute, partial(worker_tasks.count_table, counters, salt), partition)

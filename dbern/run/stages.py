@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dbern.data.footers import FileFacts
-from dbern.data.frames import Frame
+from dbern.data.frames import Frame, is_another
 from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
     EnvironmentRefusedError,
@@ -37,7 +37,7 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.run.connection import WAIT_SECONDS, cluster, is_here, require_address, same_cluster
-from dbern.run.counting import Run, count, is_another
+from dbern.run.counting import Run, count
 from dbern.run.graph import refuse_elsewhere, refuse_shared_steps
 from dbern.run.journal import Journal
 from dbern.run.publish import publish

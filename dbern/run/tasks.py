@@ -91,7 +91,7 @@ class SlabJob:
     slab: Slab
 
 
-def count(
+def count_portions(
     counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0
 ) -> TaskResult:
     """Add up the records of some portions, or one pass over all; rows count in the first."""

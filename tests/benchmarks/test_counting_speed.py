@@ -33,7 +33,7 @@ from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
 from dbern.reconstruct.base import Slab
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.run.tasks import count
+from dbern.run.tasks import count_portions
 
 ROWS, MANY, FEW = (16_000_000, 1_000_000, 2_000) if BENCH else (20_000, 20_000, 100)
 COLUMNS = {"l=1 k=20": (1, 20), "l=2 k=20": (2, 20), "l=2 k=100": (2, 100), "l=3 k=20": (3, 20)}
@@ -70,7 +70,7 @@ def decode(path: Path, names: list[str]) -> None:
 
 def on_lattice(made: ReleasePlan, counters: Counters, portions: list[Portion]) -> np.ndarray:
     """Density at the lattice points, of no noise."""
-    state = count(counters, portions, SALT).state
+    state = count_portions(counters, portions, SALT).state
     strategy = made.strategy
     slabs = strategy.layout.slabs()
     values = np.concatenate([counters.to_values(state, 0, 0, slab) for slab in slabs])
@@ -94,10 +94,10 @@ def two_threads(counters: Counters, halves: list[list[Portion]]) -> float:
     with ThreadPoolExecutor(2) as pool:
 
         def both() -> None:
-            list(pool.map(lambda half: count(counters, half, SALT), halves))
+            list(pool.map(lambda half: count_portions(counters, half, SALT), halves))
 
         def one() -> None:
-            count(counters, whole, SALT)
+            count_portions(counters, whole, SALT)
 
         alone, shared = together(one, both, clock=time.perf_counter)
     return alone / shared
@@ -108,7 +108,7 @@ def measure(path: Path, axes: int, plans: Plans) -> Column:
     names, halves = list("xyz"[:axes]), portions_of(path)
     whole = [portion for half in halves for portion in half]
     for _, counters in plans.values():  # what is timed is also right
-        state = count(counters, halves[0], SALT).state
+        state = count_portions(counters, halves[0], SALT).state
         np.testing.assert_array_equal(state, twin_state(counters, path, halves[0][0]))
     works = {"decoding": lambda: decode(path, names)}
     works |= {name: partial(on_lattice, *made, whole) for name, made in plans.items()}

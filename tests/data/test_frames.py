@@ -37,7 +37,7 @@ from dbern.ledger import staging as ledger_spool
 from dbern.run import counting, stages
 from dbern.run.graph import make_tasks, refuse_shared_steps
 from dbern.run.stages import abandon
-from dbern.run.tasks import count
+from dbern.run.tasks import count_portions
 
 pytest.importorskip(
     "pyarrow.parquet.encryption", reason="this pyarrow was built without encryption"
@@ -142,7 +142,7 @@ def states(spec, files):
     counters = stages.plan_files(spec, files).counters(spec)
     portions = tuple(part for task in make_tasks(files, SALT) for part in task)
     for index in range(max(1, counters.passes)):
-        outcome = count(counters, portions, SALT, index)
+        outcome = count_portions(counters, portions, SALT, index)
         assert not outcome.failure, outcome
         yield outcome.state.tolist()
 
@@ -217,7 +217,7 @@ def test_what_was_spooled_goes_on_without_the_frame_and_whatever_else_is_given(
     assert values_of(project.output) == values_of(twin.output)
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")
     assert dbern.release(spec).notes == dbern.release(spec, data=table).notes[:1] != out.notes
-    monkeypatch.setattr("dbern.run.counting._tables", {})  # the twin's has its id
+    monkeypatch.setattr("dbern.data.frames._TABLES", {})  # the twin's has its id
     with pytest.raises(OtherDataError, match="data: 100 rows are not the 240 that release"):
         dbern.release(spec, data=other)
 
@@ -246,7 +246,7 @@ def test_where_nothing_public_tells_two_tables_apart_it_is_said_first(project, m
     """As in another process, which does not know the table."""
     spec, frame = project.spec(data={"source": None, "n": None}), pd.DataFrame(records())
     dbern.release(spec, data=frame)
-    monkeypatch.setattr("dbern.run.counting._tables", {})
+    monkeypatch.setattr("dbern.data.frames._TABLES", {})
     first, second = dbern.release(spec, data=frame.copy()).notes
     assert first.startswith("this release was already published, on 20")
     assert second == "nothing public tells whether this is the table that it was made from"

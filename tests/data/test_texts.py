@@ -20,7 +20,7 @@ from dbern.data.footers import UnreadableFileError, footer_tag
 from dbern.data.parquet import read_batches, reading_bytes
 from dbern.errors import EnvironmentRefusedError, ReleaseError, ShortageError
 from dbern.measure.counters import Counters, Portion
-from dbern.run.tasks import FAILURES, count
+from dbern.run.tasks import FAILURES, count_portions
 
 X = Column("x", "data.bounds.x")
 GROUP = Column("trip.kind", "data.group.values", ("a" * 50, "bb"))
@@ -95,7 +95,7 @@ def test_one_text_without_memory_is_no_damaged_file(tmp_path, monkeypatch):
             read(path, X, GROUP)
         assert failure.value.__suppress_context__
         with short(monkeypatch, 1, error):
-            outcome = count(counters, [portion], SALT)
+            outcome = count_portions(counters, [portion], SALT)
         assert (outcome.failure, outcome.location) == ("memory", str(path))
     said = FAILURES[outcome.failure](outcome.location)
     assert isinstance(said, EnvironmentRefusedError)
@@ -263,7 +263,7 @@ def test_a_page_that_is_not_what_its_checksum_says_is_not_read(tmp_path, version
         read(path, X)
     portion = Portion(str(path), footer_tag(str(path), SALT), (0,), 1000)
     counters = Counters((OfX(),), None)
-    outcome = count(counters, [portion], SALT)
+    outcome = count_portions(counters, [portion], SALT)
     assert (outcome.failure, outcome.location) == ("unreadable", str(path))
     said = FAILURES[outcome.failure](outcome.location)
     assert isinstance(said, ReleaseError)

@@ -217,7 +217,7 @@ def worker(
         LEAKS[leak]()
     replace("dbern.reconstruct.base:SLAB_COEFFICIENTS", SLAB)
     engine: Any = importlib.import_module("dbern.run.tasks")
-    for name in ("count", "merge", "center"):
+    for name in ("count_portions", "merge", "center"):
         setattr(engine, name, watched_task(getattr(engine, name)))
     importlib.import_module("distributed.cli.dask_worker").main(arguments)
 

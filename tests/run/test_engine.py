@@ -44,7 +44,7 @@ from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.run.graph import _arriving, centers, make_tasks, tree_reduce
 from dbern.run.messages import TaskResult
-from dbern.run.tasks import SlabJob, center, count, merge
+from dbern.run.tasks import SlabJob, center, count_portions, merge
 from dbern.run.workers import DaskWorkers, Threads, _say_environment, check_workers
 from dbern.system import silent
 
@@ -103,7 +103,7 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
     path, records = table
     spec, planned_release = planned(path, outside)
     counters, law = planned_release.counters(spec), planned_release.noise.law
-    total = merge([merge([count(counters, task, SALT)]) for task in tasks(path)])
+    total = merge([merge([count_portions(counters, task, SALT)]) for task in tasks(path)])
     slabs = [whole(planned_release)]
     parts = [center(total, counters, SlabJob(0, 0, slab), law, SALT) for slab in slabs]
     assert total.rows == ROWS
@@ -123,7 +123,7 @@ def test_a_release_without_noise_is_the_density_of_the_file(table, outside):
 
 
 def test_slabs_put_together_are_the_whole(case):
-    total = merge([count(case.counters, task, SALT) for task in tasks(case.path)])
+    total = merge([count_portions(case.counters, task, SALT) for task in tasks(case.path)])
     slab = whole(case.plan)
     entire = center(total, case.counters, case.piece, case.law, SALT).state
     assert entire.shape == (7, 10)
@@ -135,8 +135,8 @@ def test_slabs_put_together_are_the_whole(case):
 
 
 def test_partitions_and_trees_give_the_same_integers(case):
-    one = count(case.counters, [p for task in tasks(case.path, 100) for p in task], SALT)
-    single = [count(case.counters, task, SALT) for task in tasks(case.path, 1)]
+    one = count_portions(case.counters, [p for task in tasks(case.path, 100) for p in task], SALT)
+    single = [count_portions(case.counters, task, SALT) for task in tasks(case.path, 1)]
     tree = merge([merge(single[5:]), merge([merge(single[:2]), *single[2:5]])])
     np.testing.assert_array_equal(one.state, tree.state)
     assert one.rows == tree.rows == ROWS
@@ -145,7 +145,7 @@ def test_partitions_and_trees_give_the_same_integers(case):
 
 
 def test_a_portion_counted_twice_shows_in_the_rows(case):
-    once = count(case.counters, tasks(case.path)[0], SALT)
+    once = count_portions(case.counters, tasks(case.path)[0], SALT)
     assert merge([once, once]).rows == 2 * once.rows
     np.testing.assert_array_equal(merge([once, once]).state, 2 * once.state)
 
@@ -153,16 +153,18 @@ def test_a_portion_counted_twice_shows_in_the_rows(case):
 def test_changed_and_unreadable_files_are_told_apart(case):
     path, portions = case.path, tasks(case.path)
     stale = (Portion(str(path), "0" * 64, (0,), 130),)
-    assert count(case.counters, stale, SALT) == TaskResult(None, 0, "changed", str(path))
-    assert count(case.counters, portions[0], b"other salt").failure == "changed"
+    assert count_portions(case.counters, stale, SALT) == TaskResult(None, 0, "changed", str(path))
+    assert count_portions(case.counters, portions[0], b"other salt").failure == "changed"
     absent = (Portion(str(path) + "x", "0" * 64, (0,), 130),)
-    assert count(case.counters, absent, SALT) == TaskResult(None, 0, "unreadable", str(path) + "x")
+    assert count_portions(case.counters, absent, SALT) == TaskResult(
+        None, 0, "unreadable", str(path) + "x"
+    )
     whole, times = path.read_bytes(), path.stat()
     path.write_bytes(whole[:-30])
-    assert count(case.counters, portions[0], SALT).failure == "changed"
+    assert count_portions(case.counters, portions[0], SALT).failure == "changed"
     path.write_bytes(bytes([whole[0], *[one ^ 255 for one in whole[1:60]], *whole[60:]]))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert count(case.counters, portions[0], SALT).failure == "unreadable"
+    assert count_portions(case.counters, portions[0], SALT).failure == "unreadable"
 
 
 def test_failures_carry_no_text(case, monkeypatch):
@@ -172,13 +174,13 @@ def test_failures_carry_no_text(case, monkeypatch):
         told = TaskResult(None, 0, "internal", name)
         for method in ("count", "to_values"):
             monkeypatch.setattr(type(case.counters), method, Mock(side_effect=error))
-        assert count(case.counters, tasks(case.path)[0], SALT) == told
+        assert count_portions(case.counters, tasks(case.path)[0], SALT) == told
         if error is not panic:  # which code of others may raise, while it counts
             assert center(total, case.counters, case.piece, case.law, SALT) == told
 
 
 def test_the_first_failure_wins_and_stays(case):
-    good = count(case.counters, tasks(case.path)[0], SALT)
+    good = count_portions(case.counters, tasks(case.path)[0], SALT)
     bad, worse = (
         TaskResult(None, failure="changed", location="f"),
         TaskResult(None, failure="unreadable"),
@@ -279,7 +281,9 @@ def test_a_graph_is_never_large_and_a_task_costs_little(client, case, monkeypatc
         return future
 
     monkeypatch.setattr(client, "submit", counted)
-    monkeypatch.setattr("dbern.run.tasks.count", lambda *_: TaskResult(np.ones(4, np.int64), 1))
+    monkeypatch.setattr(
+        "dbern.run.tasks.count_portions", lambda *_: TaskResult(np.ones(4, np.int64), 1)
+    )
     begin = time.process_time()
     total = tree_reduce(client, case.counters, [()] * 400, SALT, silent).result()
     spent = time.process_time() - begin
@@ -399,7 +403,7 @@ def test_tasks_pin_the_threads_of_linear_algebra(case, monkeypatch):
 
         monkeypatch.setattr(Counters, name, watched)
     with threadpool_limits(2):
-        total = count(case.counters, tasks(case.path)[0], SALT)
+        total = count_portions(case.counters, tasks(case.path)[0], SALT)
         center(total, case.counters, case.piece, case.law, SALT)
     assert seen == [{1}, {1}]
 

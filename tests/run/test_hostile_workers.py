@@ -49,7 +49,7 @@ class Forwarded:  # to the scheduler, which unpickles it, an object that it pass
     def __reduce__(self):
         return Pickled, ({"pickled-obj": pickle.dumps(Mark())}, [])
 
-def count(*arguments, actual=dbern.run.tasks.count):
+def count(*arguments, actual=dbern.run.tasks.count_portions):
     if route() == "error":
         raise ValueError
     if route() == "place":
@@ -64,7 +64,7 @@ def versions(packages=None, actual=distributed.worker.get_versions):
     told = actual(packages)
     return {**told, "packages": {**told["packages"], "msgpack": "Jane, 3.14"}}
 
-dbern.run.tasks.count, distributed.worker.error_message = count, failed
+dbern.run.tasks.count_portions, distributed.worker.error_message = count, failed
 distributed.worker.get_versions = versions  # which a scheduler tells its clients of
 
 def dask_setup(worker):

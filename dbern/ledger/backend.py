@@ -12,6 +12,9 @@ from sqlalchemy import Connection
 from dbern.errors import unreadable_refused
 from dbern.ledger.high_water_mark import HighWaterMark
 
+STAGING = "DBERN_LEDGER_STAGING"
+"""Variable that names the folder of staged centers, where the database has no folder beside it."""
+
 
 def damage_refused(url: str) -> AbstractContextManager[None]:
     """Refuse what a database holds that no ledger writes, where no check names it."""

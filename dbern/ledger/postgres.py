@@ -27,13 +27,10 @@ from dbern.errors import (
     SpecError,
 )
 from dbern.ledger import guards
-from dbern.ledger.backend import damage_refused
+from dbern.ledger.backend import STAGING, damage_refused
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.keys import WrappedKeys, wrapped
 from dbern.ledger.tables import install, ledger_id_of, meta, version_of
-
-STAGING = "DBERN_LEDGER_STAGING"
-
 
 # A server that was told to end idle sessions would take away the lock of a release that counts for
 # hours; and one that never asks a silent client would keep the lock of a host that is gone.

@@ -15,9 +15,8 @@ from sqlalchemy import Connection
 from dbern.data.drafts import open_descriptor, private_directory
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import accounts, tables
-from dbern.ledger.backend import LedgerBackend
+from dbern.ledger.backend import STAGING, LedgerBackend
 from dbern.ledger.entries import LIVE, Reservation, State
-from dbern.ledger.postgres import STAGING
 from dbern.ledger.recovery import writing
 from dbern.ledger.staging import Spool, Staging, dead_staging, destroy_staging, sweep_staging
 from dbern.privacy.keystream import subkey

@@ -14,7 +14,7 @@ from strategies import sections
 import dbern
 from dbern.data.domain import Column
 from dbern.measure.kernel_sums import KernelSum
-from dbern.reconstruct.base import Bound
+from dbern.reconstruct.base import SensitivityBound
 from dbern.targets import KernelDensity, Learner, Lengths, NadarayaWatson, axis_kernels, kinds
 from dbern.testing import _adversarial_records, search
 
@@ -130,7 +130,7 @@ def test_every_neighbouring_relation_is_searched(data, monkeypatch):
 
 def third_of_one_row(self, strategy, norm):
     bound = self.move(strategy, norm, added=self.protection.added)
-    return Bound(bound.value / 3, "planted")
+    return SensitivityBound(bound.value / 3, "planted")
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ from dbern.certify.approximation import Approximation, KernelMixture
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import FeatureMap
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, LatticeMapStrategy, Slab
+from dbern.reconstruct.base import LatticeMapStrategy, SensitivityBound, Slab
 from dbern.reconstruct.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -264,10 +264,12 @@ class GaussianFeatures(FeatureMap):
         """
         return self.kernel.cut_error(risk) / risk.shards
 
-    def operator_norm(self, strategy: LatticeMapStrategy, norm: int) -> Bound:
+    def operator_norm(self, strategy: LatticeMapStrategy, norm: int) -> SensitivityBound:
         """Bound the l1 or l2 norm of the coordinates of a function with weights of norm one."""
         ball = strategy.rkhs_sensitivity(self.kernels, norm)
-        return Bound(OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation)
+        return SensitivityBound(
+            OUTWARD * ball.value * self.bound * math.sqrt(self.volume), ball.derivation
+        )
 
     def values(self, weights: FloatArray, strategy: LatticeMapStrategy, slab: Slab) -> FloatArray:
         """Coordinates of one slab, axis by axis, for weights (size,)."""

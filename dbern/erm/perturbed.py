@@ -81,7 +81,7 @@ from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.statistic import Statistic
 from dbern.privacy.keystream import KeyStream, subkey
 from dbern.privacy.perturbation import STREAM_LABEL, Perturbation, penalty_weight, tied_charge
-from dbern.reconstruct.base import AnyStrategy, Bound, Slab, VectorStrategy
+from dbern.reconstruct.base import AnyStrategy, SensitivityBound, Slab, VectorStrategy
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 CONSTANT_FEATURE = 1.5
@@ -278,12 +278,14 @@ class PerturbedFunctions(Statistic):
         """n times the distance of two databases with one minimizer, in the Euclidean norm."""
         return OUTWARD * 2 * self.model.n * self.gain * (self.risk.bounds.distance + self.step)
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound the distance of two databases with the same minimizer (*Release* above)."""
         del strategy
         times = math.sqrt(self.size) if norm == 1 else 1.0
         text = f"2 sqrt({self.size}) T gamma" if norm == 1 else "2 T gamma"
-        return Bound(OUTWARD * times * self._moved, f"{text}, given the perturbed minimizer")
+        return SensitivityBound(
+            OUTWARD * times * self._moved, f"{text}, given the perturbed minimizer"
+        )
 
 
 @dataclass(frozen=True)

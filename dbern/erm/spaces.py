@@ -41,7 +41,7 @@ from dbern.erm.losses import Pairs
 from dbern.erm.risk import Risk
 from dbern.erm.shards import STORED_FEATURES
 from dbern.errors import SpecError
-from dbern.reconstruct.base import Bound, Lattice, LatticeMapStrategy
+from dbern.reconstruct.base import Lattice, LatticeMapStrategy, SensitivityBound
 from dbern.reconstruct.gram import CubeKernel, GramStrategy, rkhs_sensitivity
 from dbern.types import FloatArray
 
@@ -211,14 +211,18 @@ class GramKernel(Space):
         lipschitz = self.cube.lipschitz
         return len(self.low) * distance * lipschitz if lipschitz < math.inf else 0.0
 
-    def operator_norm(self, strategy: LatticeMapStrategy | GramStrategy, norm: int) -> Bound:
+    def operator_norm(
+        self, strategy: LatticeMapStrategy | GramStrategy, norm: int
+    ) -> SensitivityBound:
         """Bound the l1 or l2 norm of the coordinates of a function of norm one.
 
         The rounding of the densities' peaks is far below that of the bound.
         """
         if self.kernels:
             ball = cast("LatticeMapStrategy", strategy).rkhs_sensitivity(self.kernels, norm)
-            return Bound(OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation)
+            return SensitivityBound(
+                OUTWARD**2 * ball.value * math.sqrt(self.volume), ball.derivation
+            )
         spectrum = strategy.spectrum if isinstance(strategy, GramStrategy) else None
         return rkhs_sensitivity(self.cube, Lattice(tuple(strategy.lattice.k)), spectrum, norm)
 

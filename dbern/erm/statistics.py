@@ -40,7 +40,7 @@ from dbern.erm.spaces import GramKernel, LinearFeatures
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, Bound, LatticeMapStrategy, VectorStrategy
+from dbern.reconstruct.base import AnyStrategy, LatticeMapStrategy, SensitivityBound, VectorStrategy
 from dbern.reconstruct.gram import CubeKernel, GramStrategy
 
 
@@ -132,12 +132,12 @@ class RiskMinimizer(_RiskStatistic):
         """``n (r + 2 distance) sup |phi|``, of `dbern.erm.models`."""
         return OUTWARD * self._sensitivity * self.space.bound if self.n else math.nan
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound n times the sensitivity (proof in `dbern.erm.models`)."""
         bound = self.space.operator_norm(cast("LatticeMapStrategy", strategy), norm)
         outputs = math.sqrt(self.outputs) if norm == 2 else self.outputs
         text = f"{_repeated(self.outputs, norm)} x " if self.outputs > 1 else ""
-        return Bound(
+        return SensitivityBound(
             OUTWARD * outputs * self._sensitivity * bound.value,
             f"{text}r {bound.derivation}, {self.derivation}",
         )
@@ -176,11 +176,11 @@ class LinearFunctions(_RiskStatistic):
         """n times a function's sensitivity, which exceeds that of its weights."""
         return OUTWARD * self._sensitivity * max(1.0, self.space.bound) if self.n else math.nan
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound n times the sensitivity of the weights (*Linear functions* above)."""
         del strategy
         outputs, size = self.num_models, self.space.size
         times = math.sqrt(outputs) if norm == 2 else outputs * math.sqrt(size)
         text = "r" if outputs == 1 else f"{_repeated(outputs, norm)} x r"
         text += f" sqrt({size})" if norm == 1 else ""
-        return Bound(OUTWARD * times * self._sensitivity, f"{text}, {self.derivation}")
+        return SensitivityBound(OUTWARD * times * self._sensitivity, f"{text}, {self.derivation}")

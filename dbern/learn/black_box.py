@@ -46,7 +46,7 @@ from dbern.measure.accumulator import Errors, Memory, StoppedError
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, Bound, LatticeStrategy, Slab
+from dbern.reconstruct.base import AnyStrategy, LatticeStrategy, SensitivityBound, Slab
 from dbern.types import FloatArray, Int64Array
 
 SHARD_ROWS = 1 << 18
@@ -110,18 +110,20 @@ class BlackBox(Statistic):
         """``n s``, or twice that."""
         return OUTWARD * self.user.n * self._affected_shards * self.stated
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound n times the sensitivity, by what is stated."""
         size, text = strategy.lattice.size, "stated S(F)"
         value = OUTWARD * size ** (1 / norm) * self.function_sensitivity
-        bound = Bound(value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}")
+        bound = SensitivityBound(
+            value, f"{'N' if norm == 1 else 'sqrt(N)'} S(F) = {size} points, {text}"
+        )
         if self.l1_sensitivity is None:
             return bound
         value = OUTWARD * self.user.n * self._affected_shards * self.l1_sensitivity
         text = "as stated"
         if norm == 2:
             value, text = OUTWARD * math.sqrt(value * self.function_sensitivity), "sqrt(S(F) l1)"
-        return min(bound, Bound(value, text), key=lambda bound: bound.value)
+        return min(bound, SensitivityBound(value, text), key=lambda bound: bound.value)
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose shards and points of a block; refuse a function that fails on made-up records."""

@@ -74,7 +74,7 @@ from dbern.measure.kernel_sums import KernelSum, SumAccumulator
 from dbern.measure.record_weights import RecordWeights, ResponseWeight
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
-from dbern.reconstruct.base import AnyStrategy, AxisStrategy, Bound, Slab
+from dbern.reconstruct.base import AnyStrategy, AxisStrategy, SensitivityBound, Slab
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 POSITION_BITS = 32
@@ -244,7 +244,7 @@ class GapSum(Statistic):
         """``n tau sup K``."""
         return OUTWARD * self.n * self.variation * math.prod(kernel.peak for kernel in self.kernels)
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound n times the sensitivity: tau/2 times the move of a translate, of variation two."""
         strategy = cast("AxisStrategy", strategy)
         bound = (
@@ -253,7 +253,7 @@ class GapSum(Statistic):
             else strategy.l1_sensitivity(self.kernels, signed=True)
         )
         times = self.n * self.variation / 2
-        return Bound(
+        return SensitivityBound(
             OUTWARD * times * bound.value,
             f"2 G n = {times:.6g} (G = max_gap's share of the axis) times {bound.derivation}",
         )

@@ -32,7 +32,7 @@ from dbern.data.domain import Column, Domain, Response
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.record_weights import ResponseWeight
 from dbern.measure.vector_sums import VectorSum
-from dbern.reconstruct.base import AnyStrategy, Bound
+from dbern.reconstruct.base import AnyStrategy, SensitivityBound
 from dbern.reconstruct.moments import Moments, product_names
 from dbern.targets.typical import EXPLAINED, TYPICAL_STD, typical_variances
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
@@ -101,7 +101,7 @@ class MomentSums(VectorSum):
         """The response's sums move by two, times their weight; by half of that if added."""
         return (1.0 if added else 2.0) * self.moments.largest_entry
 
-    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
         """Bound n times the sensitivity (`dbern.reconstruct.moments`)."""
         del strategy
         return self.moments.added_sensitivity(norm) if added else self.moments.sensitivity(norm)

@@ -95,8 +95,8 @@ from dbern.privacy.budget import Protection
 from dbern.reconstruct.base import (
     AnyStrategy,
     AxisStrategy,
-    Bound,
     LatticeMapStrategy,
+    SensitivityBound,
     Slab,
     Strategy,
 )
@@ -242,7 +242,7 @@ class KernelSum(RecordSum):
         peak = OUTWARD * math.prod(kernel.peak for kernel in self.kernels)
         return 2 * peak if self.record_weights.signed and not added else peak
 
-    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
         """Bound n times it (*Sensitivity under replace-one* and *add-or-remove-one* above)."""
         strategy = cast("AxisStrategy", strategy)
         signed, multi_output = self.record_weights.signed or added, self.outputs > 1 and not added

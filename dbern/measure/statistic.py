@@ -32,7 +32,7 @@ from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Accumulator, NormalizedAccumulator, most_rows
 from dbern.privacy.budget import Budget, Protection
-from dbern.reconstruct.base import AnyStrategy, Bound
+from dbern.reconstruct.base import AnyStrategy, SensitivityBound
 from dbern.reconstruct.gram import CubeKernel
 
 WHOLE = Fraction(1)
@@ -72,7 +72,7 @@ class Statistic(ABC):
         """``n S(F)``, the largest move of one output at one point, or of one entry, from above."""
 
     @abstractmethod
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound n times the l1 or l2 distance of all outputs of neighbours, in exact arithmetic."""
 
     @abstractmethod
@@ -244,7 +244,7 @@ class RecordSum(Statistic):
         """`function_sensitivity` for one record that is replaced, or added or removed."""
 
     @abstractmethod
-    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
         """Bound `sensitivity` for one record that is replaced, or added or removed.
 
         Of a record added or removed, over any normalizer n.
@@ -271,14 +271,14 @@ class RecordSum(Statistic):
             return record
         return OUTWARD * protection.unit.max_contributions * record
 
-    def sensitivity(self, strategy: AnyStrategy, norm: int) -> Bound:
+    def sensitivity(self, strategy: AnyStrategy, norm: int) -> SensitivityBound:
         """Bound the distance of neighbours: of as many records as a unit has rows."""
         bound = self.move(strategy, norm, added=self.protection.added)
         rows = self.protection.unit.max_contributions
         if rows == 1:
             return bound
         text = f"{rows} rows x {bound.derivation}"
-        return Bound(OUTWARD * rows * bound.value, text, bound.balanced)
+        return SensitivityBound(OUTWARD * rows * bound.value, text, bound.balanced)
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
         """Choose integer sums of n rows, or of the most rows where their number is private."""

@@ -98,7 +98,7 @@ class Lattice(Layout):
 
 
 @dataclass(frozen=True)
-class Bound:
+class SensitivityBound:
     """A bound, such as on ``sup_{t,t'} |T (K_t - K_t')|_1``, and its derivation.
 
     With `balanced`, a move adds to released values, and takes from them, at most half of `value`
@@ -110,9 +110,9 @@ class Bound:
     balanced: bool = False
 
     @property
-    def half(self) -> Bound:
+    def half(self) -> SensitivityBound:
         """Half of a bound on twice the quantity."""
-        return Bound(self.value / 2, f"1/2 x {self.derivation}")
+        return SensitivityBound(self.value / 2, f"1/2 x {self.derivation}")
 
 
 class Strategy(ABC):
@@ -177,7 +177,9 @@ class AxisStrategy(Strategy):
     """A strategy whose axes factor: one map an axis, and bounds on what kernel translates move."""
 
     @abstractmethod
-    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False
+    ) -> SensitivityBound:
         """Bound the l1 distance that replacing one kernel translate by another makes.
 
         `signed`: the two may have opposite signs or go to different outputs, so nothing cancels.
@@ -186,7 +188,7 @@ class AxisStrategy(Strategy):
     @abstractmethod
     def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
-    ) -> Bound:
+    ) -> SensitivityBound:
         """Bound the same in the l2 norm, of opposite signs, or where they may be in two outputs."""
 
 
@@ -198,7 +200,7 @@ class LatticeMapStrategy(Strategy):
         """Matrix (d, k + 1) of the axis; None for the identity."""
 
     @abstractmethod
-    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> SensitivityBound:
         """Bound the l1 or l2 norm of the released values of a function of norm one.
 
         The norm of the function is that of the product kernel's Hilbert space.
@@ -238,7 +240,9 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
         """Ones: rows of the identity."""
         return np.ones(self.lattice.shape[axis])
 
-    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False
+    ) -> SensitivityBound:
         """``min(2 max_t sum_v K(v/k - t), N sup K)``; the proof is in `dbern.measure.kernel_sums`.
 
         The second holds only where both translates are nonnegative and in one output.
@@ -247,13 +251,13 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
         twice = OUTWARD * 2 * math.prod(sums)
         printed = OUTWARD * self.lattice.size * math.prod(kernel.peak for kernel in kernels)
         if printed <= twice and not signed:
-            return Bound(printed, f"N S(F) = {self.lattice.size} x sup K / n")
+            return SensitivityBound(printed, f"N S(F) = {self.lattice.size} x sup K / n")
         factors = " x ".join(f"{value:.6g}" for value in sums)
-        return Bound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
+        return SensitivityBound(twice, f"2 max_t sum_v K(v/k - t) / n = 2 x {factors} / n")
 
     def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
-    ) -> Bound:
+    ) -> SensitivityBound:
         """``min(sqrt(2) max_t |K_t|_2, sqrt(N) sup K)``, where translates are nonnegative.
 
         ``|K_t - K_t'|_2^2 = |K_t|_2^2 + |K_t'|_2^2 - 2 <K_t, K_t'>``; the missing record gives
@@ -263,15 +267,17 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
         sums = [kernel.square_sum(k) for kernel, k in zip(kernels, self.lattice.k, strict=True)]
         if signed:
             twice = OUTWARD * 2 * math.sqrt(math.prod(sums))
-            return Bound(twice, "2 max_t (sum_v K(v/k - t)^2)^{1/2} / n")
+            return SensitivityBound(twice, "2 max_t (sum_v K(v/k - t)^2)^{1/2} / n")
         root = OUTWARD * math.sqrt(2 * math.prod(sums))
         peak = math.prod(kernel.peak for kernel in kernels)
         printed = OUTWARD * math.sqrt(self.lattice.size) * peak
         if printed <= root and not multi_output:
-            return Bound(printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n")
-        return Bound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
+            return SensitivityBound(
+                printed, f"sqrt(N) S(F) = sqrt({self.lattice.size}) x sup K / n"
+            )
+        return SensitivityBound(root, "sqrt(2) max_t (sum_v K(v/k - t)^2)^{1/2} / n")
 
-    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> SensitivityBound:
         """``(sum |G|)^{1/2}`` or ``lambda_max(G)^{1/2}``, G the Gram matrix of the lattice.
 
         For signs s, ``sum_v s_v f(p_v) = <f, sum_v s_v K_v> <= |f| (s'Gs)^{1/2}``, and ``|psi|_2``
@@ -284,9 +290,9 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
             grams.append(np.abs(kernel(nodes[:, None] - nodes)))
         if norm == 1:
             total = math.prod(float(gram.sum()) for gram in grams)
-            return Bound(OUTWARD * math.sqrt(total), "(sum |G|)^{1/2}")
+            return SensitivityBound(OUTWARD * math.sqrt(total), "(sum |G|)^{1/2}")
         largest = math.prod(float(gram.sum(axis=1).max()) for gram in grams)
-        return Bound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
+        return SensitivityBound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
         """Product over axes of the Lebesgue constants."""

@@ -32,7 +32,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
-from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Bound, Lattice, Slab
+from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Lattice, SensitivityBound, Slab
 from dbern.reconstruct.levels import MOST_NARROW, Levels
 from dbern.types import FloatArray, Int64Array
 
@@ -360,14 +360,16 @@ class BinnedStrategy(AxisStrategy):
         """Ones: errors of single bins add up."""
         return np.ones(self.bins[axis].rank)
 
-    def l1_sensitivity(self, kernels: Sequence[Kernel], *, signed: bool = False) -> Bound:
+    def l1_sensitivity(
+        self, kernels: Sequence[Kernel], *, signed: bool = False
+    ) -> SensitivityBound:
         """Two, for any kernel and any number of axes."""
         del kernels, signed
-        return Bound(2.0, "2 / n: a record's weights in the bins sum to at most one")
+        return SensitivityBound(2.0, "2 / n: a record's weights in the bins sum to at most one")
 
     def l2_sensitivity(
         self, kernels: Sequence[Kernel], *, signed: bool = False, multi_output: bool = False
-    ) -> Bound:
+    ) -> SensitivityBound:
         """``sqrt(2) max_t |beta(t)|_2``, whose entries are nonnegative; of opposite signs, twice.
 
         The maximum factors over axes.
@@ -375,7 +377,7 @@ class BinnedStrategy(AxisStrategy):
         del kernels, multi_output
         largest = math.prod(axis.largest_l2 for axis in self.bins)
         factor, text = (2.0, "2") if signed else (math.sqrt(2), "sqrt(2)")
-        return Bound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
+        return SensitivityBound(OUTWARD * factor * largest, f"{text} max_t |beta(t)|_2 / n")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
         """Zero: no lattice values are released."""

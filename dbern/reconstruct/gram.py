@@ -30,7 +30,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.reconstruct.base import ArrayLayout, Bound, Lattice, Layout, Slab, Strategy
+from dbern.reconstruct.base import ArrayLayout, Lattice, Layout, SensitivityBound, Slab, Strategy
 from dbern.reconstruct.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -214,7 +214,7 @@ class GramStrategy(Strategy):
 
 def rkhs_sensitivity(
     cube: CubeKernel, lattice: Lattice, spectrum: LatticeSpectrum | None, norm: int
-) -> Bound:
+) -> SensitivityBound:
     """Bound the l1 or l2 norm of the released values of a function of norm one.
 
     Without a spectrum these are the lattice values. Raises SpecError for more of them than a Gram
@@ -226,14 +226,14 @@ def rkhs_sensitivity(
     if norm == 1:
         spread = float((spectrum.weights**-2.0).sum())
         text = "lambda_max(SGS')^{1/2} (sum_j mu_j^{1/2})^{1/2}"
-        return Bound(OUTWARD * math.sqrt(gram * spread), text)
+        return SensitivityBound(OUTWARD * math.sqrt(gram * spread), text)
     if spectrum.weighting != 0.5:
         raise ValueError("the l2 bound is proved for orthonormal coordinates")
-    return Bound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
+    return SensitivityBound(OUTWARD * math.sqrt(gram), "lambda_max(TGT')^{1/2}")
 
 
 @lru_cache(maxsize=64)
-def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
+def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> SensitivityBound:
     if lattice.size > _MOST_PLAIN:
         raise SpecError(
             f"mechanism.k: {lattice.size} lattice points, more than the {_MOST_PLAIN} whose Gram "
@@ -256,8 +256,8 @@ def _plain_bound(cube: CubeKernel, lattice: Lattice, norm: int) -> Bound:
         largest, x = min(largest, float((following / x).max())), following
     rounding = OUTWARD * (1 + 4 * size * UNIT_ROUNDOFF)
     if norm == 2:
-        return Bound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
-    return Bound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
+        return SensitivityBound(rounding * math.sqrt(largest), "lambda_max(|G|)^{1/2}")
+    return SensitivityBound(rounding * math.sqrt(float(sums.sum())), "(sum |G|)^{1/2}")
 
 
 def _absolute(cube: CubeKernel, points: FloatArray, rows: slice) -> FloatArray:

@@ -83,7 +83,7 @@ from functools import cached_property
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.reconstruct.base import Bound
+from dbern.reconstruct.base import SensitivityBound
 from dbern.types import FloatArray, Int64Array
 
 MOST_NUMBERS = 64
@@ -241,29 +241,33 @@ class Moments:
         variances[listed, listed] = variances[0, listed]
         return variances
 
-    def sensitivity(self, norm: int) -> Bound:
+    def sensitivity(self, norm: int) -> SensitivityBound:
         """Bound n times the l1 or l2 distance that a replaced record moves the exact entries."""
         d, a, m = self.numbers - 1, self.weight, len(self.blocks)
         if norm == 2:
             squared = (d + 5) ** 2 + 4 * (a**2 - 4) + m * (d + 63 + m)
-            return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+            return SensitivityBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
         record = (d + 3) ** 2 / 2 + 2 * (a - 2) + m * (d + 11 + m)
         record += d / 2 if m == 0 else d / 8 if m == 1 else 0.0
         text = f"({record:g}) / n: the response from 1 to -1/2, the other {d} numbers from 1 to 0"
         if m > 0:
             text = f"({record:g}) / n: half of {d + 1} numbers from 1 to -1, and {m} categories"
         missing = self.added_sensitivity(1)
-        return missing if missing.value > record else Bound(OUTWARD * record, text)
+        return missing if missing.value > record else SensitivityBound(OUTWARD * record, text)
 
-    def added_sensitivity(self, norm: int) -> Bound:
+    def added_sensitivity(self, norm: int) -> SensitivityBound:
         """Bound n times the l1 or l2 distance that a record moves that is added or removed."""
         d, a, m = self.numbers - 1, self.weight, len(self.blocks)
         if norm == 2:
             squared = 2 * a**2 + 1 + 4.75 * d + d**2 / 2
             squared += m * (20 + d / 4) + m * (m - 1) / 2
-            return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n: a record")
+            return SensitivityBound(
+                OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n: a record"
+            )
         value = 2 * a + 1 + 3 * d + d**2 / 2 + m * (d + 11 + m) / 2
-        return Bound(OUTWARD * value, f"({value:g}) / n: a record, all of whose numbers are 1")
+        return SensitivityBound(
+            OUTWARD * value, f"({value:g}) / n: a record, all of whose numbers are 1"
+        )
 
     @property
     def largest(self) -> float:

@@ -17,7 +17,14 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
-from dbern.reconstruct.base import ArrayLayout, Bound, Lattice, LatticeMapStrategy, Layout, Slab
+from dbern.reconstruct.base import (
+    ArrayLayout,
+    Lattice,
+    LatticeMapStrategy,
+    Layout,
+    SensitivityBound,
+    Slab,
+)
 from dbern.reconstruct.series import lebesgue_constant
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -55,7 +62,7 @@ class SpectralStrategy(LatticeMapStrategy):
         """``sum_v |T_jv|``."""
         return self.spectra[axis].row_sums
 
-    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> Bound:
+    def rkhs_sensitivity(self, kernels: Sequence[Kernel], norm: int) -> SensitivityBound:
         """``|x|_2 <= gram_norm^{1/2} |f|``; for the l1 norm times ``(sum_j w_j^{-2})^{1/2}``.
 
         The l2 norm is that of orthonormal coordinates only.
@@ -63,10 +70,10 @@ class SpectralStrategy(LatticeMapStrategy):
         gram = math.prod(s.gram_norm(g) for s, g in zip(self.spectra, kernels, strict=True))
         if norm == 1:
             spread = math.prod(float((s.weights**-2.0).sum()) for s in self.spectra)
-            return Bound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
+            return SensitivityBound(OUTWARD * math.sqrt(gram * spread), "(sum_j mu_j^{1/2})^{1/2}")
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
-        return Bound(OUTWARD * math.sqrt(gram), "one")
+        return SensitivityBound(OUTWARD * math.sqrt(gram), "one")
 
     def lattice_norm(self, h: Sequence[int]) -> float:
         """Product over axes of the bounds of `lebesgue_constant`."""

@@ -45,7 +45,7 @@ from dbern.data.domain import Column, Domain
 from dbern.measure.accumulator import Errors, Memory
 from dbern.measure.record_weights import ByCategory
 from dbern.measure.vector_sums import VectorSum
-from dbern.reconstruct.base import AnyStrategy, Bound
+from dbern.reconstruct.base import AnyStrategy, SensitivityBound
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _MAX_BITS = 40
@@ -88,22 +88,22 @@ class ClassSums(VectorSum):
         """A count moves by one; a sum by two, within its class, or by one if added."""
         return 2.0 if self.moments and not added else 1.0
 
-    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
         """Bound n times it (*Sensitivity of class sums* above)."""
         del strategy
         axes, lists = len(self.domain.numeric) * self.moments, len(self.domain.categorical)
         if added and norm == 1:
             listed = f" + {lists}" if lists else ""
             text = f"(1 + 1.5 x {axes}{listed}) / n: a record of one class"
-            return Bound(1 + 1.5 * axes + lists, text)
+            return SensitivityBound(1 + 1.5 * axes + lists, text)
         if norm == 1:
             listed = f" + 2 x {lists}" if lists else ""
             text = f"(2 + 3 x {axes}{listed}) / n: a record that changes its class"
-            return Bound(2.0 + 3 * axes + 2 * lists, text)
+            return SensitivityBound(2.0 + 3 * axes + 2 * lists, text)
         squared = max(2 + 2.5 * axes, 4 * axes) + 2 * lists
         if added:
             squared = 1 + 1.25 * axes + lists
-        return Bound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
+        return SensitivityBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
 
     def bits(self, n: int) -> int:
         """As many bits as never overflow: ``n 2^s < 2^62``."""

@@ -56,9 +56,9 @@ from dbern.measure.statistic import RecordSum
 from dbern.measure.vector_sums import VectorAccumulator
 from dbern.reconstruct.base import (
     AnyStrategy,
-    Bound,
     Lattice,
     LatticeStrategy,
+    SensitivityBound,
     Slab,
     VectorStrategy,
 )
@@ -88,13 +88,13 @@ class NaiveBayesProduct(RecordSum):
         replaced = OUTWARD * 2 * max(1, len(self.kernels) - 1) * _peak(self.kernels)
         return replaced / 2 if added else replaced
 
-    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> Bound:
+    def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
         """N or ``sqrt(N)`` times S(F), and half of that if added; lattice values only."""
         size, function = strategy.layout.size, self.function_move(added=False)
-        bound = Bound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
+        bound = SensitivityBound(OUTWARD * size * function, f"N S(F) = {size} x S(F)")
         if norm == 2:
             root = OUTWARD * math.sqrt(size) * function
-            bound = Bound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
+            bound = SensitivityBound(root, f"sqrt(N) S(F) = sqrt({size}) x S(F)")
         return bound.half if added else bound
 
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:

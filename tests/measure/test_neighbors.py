@@ -18,7 +18,7 @@ from dbern.erm.statistics import LinearFunctions, RiskMinimizer
 from dbern.measure import unit_bounding
 from dbern.privacy.contract import law_of
 from dbern.privacy.keystream import content_words
-from dbern.reconstruct.base import Bound, LatticeStrategy
+from dbern.reconstruct.base import LatticeStrategy, SensitivityBound
 
 MINIMIZERS = ("kernel-erm", "support-vector-machine", "logistic-regression", "ridge-regression")
 SOLVED = {
@@ -106,8 +106,8 @@ def test_no_neighbor_moves_the_integers_beyond_the_plan(relation, name, noise, a
 # --- planted bugs
 
 
-def bound(value: float) -> Bound:
-    return Bound(value, "planted")
+def bound(value: float) -> SensitivityBound:
+    return SensitivityBound(value, "planted")
 
 
 def printed(self, strategy, norm, *, added):
@@ -185,8 +185,8 @@ BUGS = {
     "one of several linear functions": LINEAR,
     "one of several linear functions, Gaussian": replace(LINEAR, noise="discrete-gaussian"),
     "half of what an added record moves": Bug(
-        "dbern.reconstruct.base.Bound.half", property(lambda self: bound(self.value / 4)),
-        CASES["density"], "added",
+        "dbern.reconstruct.base.SensitivityBound.half",
+        property(lambda self: bound(self.value / 4)), CASES["density"], "added",
     ),
     "one row of a unit": Bug(
         "dbern.measure.statistic.RecordSum.sensitivity", of_one_row,

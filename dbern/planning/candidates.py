@@ -1,4 +1,4 @@
-"""Candidates of a search for kernels that are products over axes: what may be released of them.
+"""Candidates of a search: releases of kernels that are products, or of a class of functions.
 
 *Bins* are chosen by their noise and the worst database alone, before their matrices are made:
 beside what a point mass errs by, the rest of a typical database hardly tells bins apart. Wide cells
@@ -8,6 +8,9 @@ bins of two levels.
 
 *Lattice values* and *spectral coordinates* are tried at public resolutions. A kernel that takes
 more bins or lattice points than are tried is refused, with the least width that does not.
+
+A function without a kernel, of which its class is known, is released by lattice values alone, at a
+few numbers of steps.
 """
 
 from __future__ import annotations
@@ -29,6 +32,15 @@ from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
+FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
+"""Lattice steps a deviation where noise does not grow with them."""
+_FINE_ORDERS = (8, 48)  # of lattices as fine as wanted; polynomials of bins have the last
+_NEGLIGIBLE = 0.1  # of the noise: a finer lattice than that needs is work for nothing
+_KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
+_LARGEST_KINKED_K = 500  # most steps of an axis of these: matrices beyond take seconds
+_MIN_STEPS = 2.0  # a deviation on the finest lattice: with fewer, most of a bump is missed
+_REL_TOL = 1e-9  # of a width: what is written as the least is taken, however it is rounded
+
 BIN_RESOLUTIONS = {  # cells a deviation, by degree
     1: (2.0, 3.0, 4.0),
     2: (0.4, 0.55, 0.65, 0.75, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.95, 2.2, 2.6, 3.0, 4.0),
@@ -44,34 +56,6 @@ _LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of
 )
 _ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
 _MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one level, and of two
-_NEAR = 1.3  # times the least estimate without it: where a public density is looked at
-_MIN_DEGREE_GAIN = 0.03  # of the error: what a higher degree gains, or it is not taken
-_MAX_STEPS = 2000  # of an axis: more takes more memory than it gains
-KINKED_RESOLUTIONS = (16.0, 24.0)
-"""Lattice steps a deviation, besides: kinks are approximated slowly."""
-LARGEST_KINKED_K = 500
-"""Most steps of an axis of these: matrices beyond take seconds."""
-FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
-"""Lattice steps a deviation where noise does not grow with them."""
-FINE_ORDERS = (8, 48)
-"""Orders that are tried of lattices as fine as wanted; polynomials of bins have the last."""
-NEGLIGIBLE = 0.1
-"""Fraction of the noise: a finer lattice than that needs is work for nothing."""
-_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
-_ORDERS = (1, 2, 4, 8, 16, 24)
-_ORDERS_OF_MANY_AXES, _NUM_RESOLUTIONS_OF_MANY_AXES = (2, 8), 3
-_STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
-_STATED_ORDERS = (1, 2, 4, 8)
-_THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
-_NUM_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
-MIN_STEPS = 2.0
-"""Steps a deviation on the finest lattice: with fewer, most of a bump is missed."""
-REL_TOL = 1e-9
-"""Of a width: what is written as the least is taken, however it is rounded."""
-COARSEST = 0.8
-"""Fewest lattice steps a deviation that are tried."""
-_COARSEST_OF_MANY_AXES = 2.0 / 1.25**5
-_MAX_FACTORS = 20_000  # beyond any bandwidth that a spec takes
 
 
 @dataclass(frozen=True)
@@ -146,6 +130,11 @@ def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
     return [min(_MAX_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
 
 
+_MIN_DEGREE_GAIN = 0.03  # of the error: what a higher degree gains, or it is not taken
+_NEAR = 1.3  # times the least estimate without it: where a public density is looked at
+_MAX_STEPS = 2000  # of an axis: more takes more memory than it gains
+
+
 def bin_candidates(search: Search) -> Iterator[Candidate]:
     """Yield releases of bins: the noise of a bin is that of a count, whatever the kernel.
 
@@ -178,10 +167,10 @@ def bin_candidates(search: Search) -> Iterator[Candidate]:
 def _fitting_grids(search: Search) -> list[BinGrid]:
     """Return grids whose bins are few enough, by degree and cells a deviation."""
     grids = bin_grids(search)
-    fitting = [grid for grid in grids if grid.size <= search.largest_lattice]
+    fitting = [grid for grid in grids if grid.size <= search.most_values]
     if not fitting:
         needed = f"{min(grid.size for grid in grids)} bins"
-        raise too_narrow(search, needed, search.largest_lattice)
+        raise too_narrow(search, needed, search.most_values)
     return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
 
 
@@ -193,13 +182,13 @@ def _function_of_bins(
     The coarsest that misses a tenth of the noise, or the finest. Where polynomials of no degree
     resolve a kernel that is narrow, the function is linear between lattice values.
     """
-    order = search.orders(FINE_ORDERS)[-1]
+    order = search.orders(_FINE_ORDERS)[-1]
     lattices = lattices_to_try(search, FINE_RESOLUTIONS, counted=False)
     one_level = [grid for grid in fitting if grid.levels == (1, 1)]
     usual = min(one_level, key=lambda grid: (grid.degree != 3, abs(grid.resolution - 1.5)))
     kernel_itself = (0,) * len(order)
     noise = search.estimate(usual.bins_for(lattices[-1]), kernel_itself, order, 0.0).noise
-    allowed = NEGLIGIBLE * noise / (1.0 if search.certified else search.point_mass("binned"))
+    allowed = _NEGLIGIBLE * noise / (1.0 if search.certified else search.point_mass("binned"))
 
     def fine(lattice: Lattice) -> bool:
         return search.fitted_error(lattice, order) <= allowed
@@ -220,7 +209,7 @@ def _unresolved(search: Search) -> bool:
         return False
     steps, largest = FINE_RESOLUTIONS[-1], LARGEST_K
     if search.kinked:
-        steps, largest = KINKED_RESOLUTIONS[0], LARGEST_KINKED_K
+        steps, largest = _KINKED_RESOLUTIONS[0], _LARGEST_KINKED_K
     return any(steps / kernel.deviation > largest for kernel in search.kernels)
 
 
@@ -238,7 +227,7 @@ def _interpolated_lattice(search: Search, allowed: float) -> Lattice:
         error = allowed / peaks * kernel.peak / len(kernels)
         needed = math.sqrt(kernel.curvature / (8 * error))
         needed = max(needed, kernel.slope / (2 * error) if kernel.jumps else 0.0)
-        needed = max(needed, MIN_STEPS / kernel.deviation)
+        needed = max(needed, _MIN_STEPS / kernel.deviation)
         steps.append(min(maximum, 100 * math.ceil(needed / 100)))
     return Lattice(tuple(steps))
 
@@ -257,11 +246,16 @@ def _with_bias(search: Search, estimates: dict[BinGrid, Candidate]) -> dict[BinG
     }
 
 
+_RESOLUTIONS = (0.8, 1.2, 1.6, 2.0, 3.0, 4.0)  # lattice steps a deviation
+_ORDERS = (1, 2, 4, 8, 16, 24)
+_ORDERS_OF_MANY_AXES, _NUM_RESOLUTIONS_OF_MANY_AXES = (2, 8), 3
+
+
 def lattice_candidates(search: Search) -> Iterator[Candidate]:
     """Yield releases of the lattice values of kernels: noise grows with k."""
-    best, few = math.inf, search.many_axes
-    orders = search.orders(_ORDERS_OF_MANY_AXES if few else _ORDERS)
-    resolutions = _RESOLUTIONS[: _NUM_RESOLUTIONS_OF_MANY_AXES if few else None]
+    best = math.inf
+    orders = search.orders(_ORDERS_OF_MANY_AXES if search.many_axes else _ORDERS)
+    resolutions = _RESOLUTIONS[: _NUM_RESOLUTIONS_OF_MANY_AXES if search.many_axes else None]
     for lattice in lattices_to_try(search, resolutions):
         candidates = [search.candidate(LatticeStrategy(lattice), h) for h in orders]
         yield from candidates
@@ -270,12 +264,16 @@ def lattice_candidates(search: Search) -> Iterator[Candidate]:
             break  # finer lattices are noisier still
 
 
+_STATED_K = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)  # where no kernel says how fine
+_STATED_ORDERS = (1, 2, 4, 8)
+
+
 def class_candidates(search: Search) -> Iterator[Candidate]:
     """Yield lattice values of a function of which a class is known: its worst is the typical."""
     axes, best = search.statistic.domain.dimensions, math.inf
     for k in [search.k] if search.k is not None else [(k,) * axes for k in _STATED_K]:
         strategy = LatticeStrategy(Lattice(k))
-        if best < math.inf and strategy.layout.size > search.largest_lattice:
+        if best < math.inf and strategy.layout.size > search.most_values:
             break
         candidates = []
         for h in search.orders(_STATED_ORDERS):
@@ -288,6 +286,9 @@ def class_candidates(search: Search) -> Iterator[Candidate]:
         best = min(best, *(candidate.error for candidate in candidates))
 
 
+_COARSEST = 0.8  # fewest lattice steps a deviation that are tried
+
+
 def lattices_to_try(
     search: Search, resolutions: Sequence[float], *, counted: bool = True
 ) -> list[Lattice]:
@@ -297,26 +298,31 @@ def lattices_to_try(
     """
     if search.k is not None:
         return search.lattices(resolutions)
-    needed = max(MIN_STEPS / kernel.deviation for kernel in search.kernels)
-    if needed > LARGEST_K * (1 + REL_TOL):
+    needed = max(_MIN_STEPS / kernel.deviation for kernel in search.kernels)
+    if needed > LARGEST_K * (1 + _REL_TOL):
         raise too_narrow(search, f"k = {math.ceil(needed)}", LARGEST_K, steps=True)
     lattices = search.lattices(resolutions)
     if search.kinked:
         lattices += [
             finer
-            for finer in search.lattices(KINKED_RESOLUTIONS)
-            if max(finer.k) <= LARGEST_KINKED_K and finer not in lattices
+            for finer in search.lattices(_KINKED_RESOLUTIONS)
+            if max(finer.k) <= _LARGEST_KINKED_K and finer not in lattices
         ]
-    fitting = [lattice for lattice in lattices if search.cells(lattice) <= search.largest_lattice]
-    steps, size = resolutions[0], search.cells if counted else lambda lattice: lattice.size
+    fitting = [lattice for lattice in lattices if search.cells(lattice) <= search.most_values]
+    steps = resolutions[0]
     # Cells that kinks make necessary are the limit, or points where there are many axes.
+    size = search.cells if counted else lambda lattice: lattice.size
     while (search.kinked or search.many_axes) and not fitting:
         steps /= 1.25
         lattices = [Lattice(search.resolve(steps))]
-        fitting = [lattice for lattice in lattices if size(lattice) <= search.largest_lattice]
-        if search.many_axes and not search.kinked and steps < COARSEST and not fitting:
-            raise too_narrow(search, f"{lattices[0].size} lattice points", search.largest_lattice)
+        fitting = [lattice for lattice in lattices if size(lattice) <= search.most_values]
+        if search.many_axes and not search.kinked and steps < _COARSEST and not fitting:
+            raise too_narrow(search, f"{lattices[0].size} lattice points", search.most_values)
     return fitting or lattices[:1]
+
+
+_THRESHOLDS = tuple(10.0 ** (-0.5 * step) for step in range(1, 14))
+_NUM_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors by mu^{1/2}
 
 
 def spectral_candidates(search: Search) -> Iterator[Candidate]:
@@ -327,11 +333,11 @@ def spectral_candidates(search: Search) -> Iterator[Candidate]:
     """
     if not search.statistic.spectral:
         return
-    orders = search.orders(FINE_ORDERS)
+    orders = search.orders(_FINE_ORDERS)
     for lattice in lattices_to_try(search, FINE_RESOLUTIONS):
         spectra = _spectra(search.kernels, lattice.k, search.family.eigenvalue_exponent)
         middle_noise = search.noise(_cut(lattice, spectra, _THRESHOLDS[6]), orders[-1])
-        if search.lattice_error(lattice, orders[-1]) <= NEGLIGIBLE * middle_noise:
+        if search.lattice_error(lattice, orders[-1]) <= _NEGLIGIBLE * middle_noise:
             break
     shapes = set()
     for threshold in _THRESHOLDS[: _NUM_GAUSSIAN_THRESHOLDS if search.family.norm == 2 else None]:
@@ -355,6 +361,10 @@ def _cut(lattice: Lattice, spectra: Sequence[AxisSpectrum], threshold: float) ->
     ]
     pairs = zip(spectra, ranks, strict=True)
     return SpectralStrategy(lattice, tuple(spectrum.cut(rank) for spectrum, rank in pairs))
+
+
+_COARSEST_OF_MANY_AXES = 2.0 / 1.25**5
+_MAX_FACTORS = 20_000  # beyond any bandwidth that a spec takes
 
 
 def too_narrow(search: Search, needed: str, maximum: int, *, steps: bool = False) -> SpecError:
@@ -391,7 +401,7 @@ class _WidenedSearch(Search):
 
 def _widened(search: Search, factor: float) -> Search:
     """Return the same search for wider kernels, of which a lattice resolves each."""
-    minimum = MIN_STEPS / LARGEST_K
+    minimum = _MIN_STEPS / LARGEST_K
     factors = ((kernel, max(factor, minimum / kernel.deviation)) for kernel in search.kernels)
     kernels = tuple(replace(kernel, bandwidth=kernel.bandwidth * by) for kernel, by in factors)
     return _WidenedSearch(**vars(search), wider_kernels=kernels)
@@ -401,9 +411,9 @@ def _fits(search: Search) -> bool:
     bins = min(grid.size for grid in bin_grids(search)) if search.statistic.binned else 1
     any_lattice = search.kinked or not search.many_axes
     points = 1 if any_lattice else Lattice(search.resolve(_COARSEST_OF_MANY_AXES)).size
-    return max(bins, points) <= search.largest_lattice
+    return max(bins, points) <= search.most_values
 
 
 def _rounded_up(width: float) -> str:
     digit = 10.0 ** (math.floor(math.log10(width)) - 2)
-    return f"{math.ceil(width / digit * (1 - REL_TOL)) * digit:.3g}"
+    return f"{math.ceil(width / digit * (1 - _REL_TOL)) * digit:.3g}"

@@ -176,7 +176,7 @@ def countable(
         refusal = refusal or why
         finest = search.cells(best.strategy.lattice) - 1
         coarser = search.k is None and search.cells(coarsest) <= finest
-        smaller = replace(search, largest_lattice=finest)
+        smaller = replace(search, most_values=finest)
         best = best_candidate(strategy_kinds, smaller) if coarser else None
         if best is not None and search.cells(best.strategy.lattice) > finest:
             best = None  # the coarsest that is worth a look
@@ -226,7 +226,7 @@ def make_search(
         h=resolved.spec.per_axis("h", statistic.domain),
         certified=resolved.certified,
         reference=_reference(statistic, resolved.reference),
-        largest_lattice=int(min(largest, statistic.largest_lattice)),
+        most_values=int(min(largest, statistic.largest_lattice)),
         questions=_questions_of(statistic, resolved),
         levels=_takes_levels(statistic, resolved),
     )

@@ -118,8 +118,8 @@ class Search:
     """Public facts that the search for a design starts from; `k` and `h` where the spec gives them.
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
-    meets the largest move of one times the root of the number of values. `levels`: bins of two
-    levels may be released.
+    meets the largest move of one times the root of the number of values. `most_values` limits bins
+    and lattice points. `levels`: bins of two levels may be released.
     """
 
     statistic: Statistic
@@ -130,7 +130,7 @@ class Search:
     h: tuple[int, ...] | None
     certified: bool
     reference: Reference | None
-    largest_lattice: int
+    most_values: int
     questions: Questions | None = None
     levels: bool = False
 

@@ -25,7 +25,7 @@ from dbern.ledger import BudgetLedger, Published, Reconciled
 from dbern.ledger.entries import FREE
 from dbern.privacy.budget import Budget, exact
 from dbern.synopsis.metadata import FORMAT
-from dbern.synopsis.store import ReleasedStore, digest
+from dbern.synopsis.store import ReleasedStore, entry_of
 from dbern.system import dict_of, is_url
 
 
@@ -143,7 +143,7 @@ def _published(store: str, dataset: str | None) -> list[Published]:
             output=store,
             dataset=dataset or _text(metadata["dataset"]),
             ledger_id=_text(metadata["ledger_id"]),
-            manifest_digest=None if released is None else digest(released.manifest).sha256,
+            manifest_digest=None if released is None else entry_of(released.manifest_bytes).sha256,
         )
         if "stream" not in metadata:
             return [release]

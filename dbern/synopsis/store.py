@@ -1,4 +1,8 @@
-"""The objects of a released store: each is read whole, at most once, and checked as it is read.
+"""The objects of a released store, each checked against the manifest as it is read.
+
+What is used of an object is read whole: a part has no digest. Of shards those read last are kept,
+and another is read again when it is wanted again. `verify` reads every object in parts, and keeps
+none.
 
 The manifest is the last object of a synopsis, and the only sign that it is one. `ReadableStore` is
 what a synopsis reads, of a store or of a window of a stream's stores.
@@ -89,12 +93,12 @@ class Manifest(StrictModel):
         return parse_object(cls, text, where, MANIFEST)
 
 
-def digest(data: bytes) -> Entry:
+def entry_of(data: bytes) -> Entry:
     """Return the size and SHA-256 of an object."""
-    return digest_of([data])
+    return entry_of_parts([data])
 
 
-def digest_of(chunks: Iterable[bytes]) -> Entry:
+def entry_of_parts(chunks: Iterable[bytes]) -> Entry:
     """Return the size and SHA-256 of an object that comes in parts."""
     size, sha256 = 0, hashlib.sha256()
     for chunk in chunks:
@@ -144,9 +148,8 @@ class ReadableStore(Protocol):
 class ReleasedStore:
     """A store that has a manifest; its metadata is checked at once, arrays when they are read.
 
-    An object is never read in part: its digest could not be checked. Raises SpecError where there
-    is nothing at all, IntegrityError where there is no manifest or an object is not what it says,
-    and ReleaseError where the place cannot be read.
+    Raises SpecError where there is nothing at all, IntegrityError where there is no manifest or an
+    object is not what it says, and ReleaseError where the place cannot be read.
     """
 
     def __init__(self, location: Location) -> None:
@@ -160,7 +163,7 @@ class ReleasedStore:
                 text = self.location.read(MANIFEST)
             except (FileNotFoundError, NotADirectoryError):
                 raise _not_a_synopsis(self.location) from None
-        self.manifest = text
+        self.manifest_bytes = text
         self._manifest = Manifest.parse(text, str(self.location))
         self._shards = LRUCache[FloatArray](SHARD_BYTES, lambda shard: shard.nbytes)
         released = parse_object(Root, self._metadata(ROOT), str(self.location), ROOT).attributes
@@ -238,18 +241,6 @@ class ReleasedStore:
         array = self._arrays[path]
         return StoredBlocks(array.shape, array.layers, self, path)
 
-    def _shard(self, path: str, index: int) -> FloatArray:
-        integers = self._decoded(path, index)
-        if (integers == MISSING).any():
-            raise IntegrityError(
-                f"{self.location}: coefficients are missing. Copy the synopsis again"
-            )
-        return np.asarray(integers * float(self._arrays[path].attributes["scale_factor"]))
-
-    def _decoded(self, path: str, index: int) -> Any:
-        array = self._arrays[path]
-        return array.decoded(index, self._checked(array.name(index)), str(self.location))
-
     def verify(self) -> int:
         """Check every object, and that there is no other; return how many there are.
 
@@ -263,11 +254,23 @@ class ReleasedStore:
             )
         return len(self._read_all(self._check_object, self._manifest.objects))
 
+    def _shard(self, path: str, index: int) -> FloatArray:
+        integers = self._decoded(path, index)
+        if (integers == MISSING).any():
+            raise IntegrityError(
+                f"{self.location}: coefficients are missing. Copy the synopsis again"
+            )
+        return np.asarray(integers * float(self._arrays[path].attributes["scale_factor"]))
+
+    def _decoded(self, path: str, index: int) -> Any:
+        array = self._arrays[path]
+        return array.decoded(index, self._checked(array.name(index)), str(self.location))
+
     def _check_object(self, name: str) -> None:
         """Check an object, never whole in memory: what a newer version added may be of any size."""
         entry = self._entry(name)
         with self._reading(name):
-            measured = digest_of(self.location.parts(name, entry.bytes))
+            measured = entry_of_parts(self.location.parts(name, entry.bytes))
         self._require_same(name, measured)
 
     def _read_all(self, read: Callable[[Any], Any], names: Collection[Any]) -> list[Any]:
@@ -291,7 +294,7 @@ class ReleasedStore:
     def _checked(self, name: str) -> bytes:
         with self._reading(name):
             data = self.location.read(name, self._entry(name).bytes)
-        self._require_same(name, digest(data))
+        self._require_same(name, entry_of(data))
         return data
 
     @contextmanager

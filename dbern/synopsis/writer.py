@@ -18,7 +18,7 @@ from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.model.component import Component
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import Layout, Slab
-from dbern.synopsis.store import Entry, Manifest, digest
+from dbern.synopsis.store import Entry, Manifest, entry_of
 from dbern.synopsis.stored_arrays import (
     COEFFICIENTS,
     MISSING,
@@ -74,7 +74,7 @@ class SynopsisWriter:
             if Manifest.parse(text, str(self._location)).release_id != self._release_id:
                 return None
             self._location.tidy()
-        return digest(text).sha256
+        return entry_of(text).sha256
 
     def is_begun(self) -> bool:
         """Whether this release's unfinished store is there."""
@@ -101,7 +101,7 @@ class SynopsisWriter:
             except FileExistsError:
                 raise _taken(self._location) from None
         self._metadata = {name: made[name] for name in made if name.endswith(ROOT)}
-        self._entries = {name: digest(data) for name, data in objects.items()}
+        self._entries = {name: entry_of(data) for name, data in objects.items()}
 
     def write(self, group: ReleasedGroup, slab: Slab, values: Int64Array) -> None:
         """Write one slab, which is one whole shard."""
@@ -134,7 +134,7 @@ class SynopsisWriter:
             for name, value in made.items():
                 if name not in self._metadata:
                     data = value.to_bytes()
-                    self._entries[name] = digest(data)
+                    self._entries[name] = entry_of(data)
                     self._location.write(name, data)
 
     def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
@@ -154,7 +154,7 @@ class SynopsisWriter:
         just_before()
         manifest = Manifest(release_id=self._release_id, created=created, objects=self._entries)
         _create_manifest(self._location, manifest)
-        return digest(manifest.text().encode()).sha256
+        return entry_of(manifest.text().encode()).sha256
 
 
 def _create_manifest(location: Location, manifest: Manifest) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
-from dbern.synopsis.store import Manifest, digest
+from dbern.synopsis.store import Manifest, entry_of
 
 URL = ("--ledger", "sqlite:///ledger.db")
 
@@ -119,7 +119,7 @@ def changed(root, manifest, key, *value):
     content["attributes"].update(zip([key], value, strict=False))  # none: it is left out
     root = json.dumps(content).encode()
     whole = Manifest.parse(manifest, "out.zarr")
-    objects = {**whole.objects, "zarr.json": digest(root)}
+    objects = {**whole.objects, "zarr.json": entry_of(root)}
     return root, whole.model_copy(update={"objects": objects}).text()
 
 

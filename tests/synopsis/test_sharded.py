@@ -57,8 +57,8 @@ def test_a_lazy_lattice_reads_the_shards_that_matter_and_caches_the_last(url, mo
     monkeypatch.setattr(
         store.ReleasedStore, "_decoded", lambda *args: reads.append(1) or original(*args)
     )
-    digest = store.digest
-    monkeypatch.setattr(store, "digest", lambda data: digests.append(data) or digest(data))
+    entry_of = store.entry_of
+    monkeypatch.setattr(store, "entry_of", lambda data: digests.append(data) or entry_of(data))
     fresh = dbern.open(url)
     digests.clear()
     near = fresh(np.array([[1.0, 0.1], [1.2, -0.9]]))

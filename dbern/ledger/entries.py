@@ -46,14 +46,15 @@ LIVE = (*PENDING, State.SPENT)
 """The states whose release still needs its key and its staged center."""
 
 
-_OVER = (State.COMMITTED, State.ABANDONED)
+OVER = (State.COMMITTED, State.ABANDONED)
+"""The states of a release that is over and keeps its charge."""
 
 
 NEXT: Mapping[State, tuple[State, ...]] = {
-    State.RESERVED: (State.READING, State.SPENT, *_OVER, State.REFUNDED),
-    State.READING: (State.SPENT, *_OVER),
-    State.SPENT: _OVER,
-    State.REFUNDED: _OVER,
+    State.RESERVED: (State.READING, State.SPENT, *OVER, State.REFUNDED),
+    State.READING: (State.SPENT, *OVER),
+    State.SPENT: OVER,
+    State.REFUNDED: OVER,
 }
 """The states that may follow each; only `reconcile` finds that a refunded release was published."""
 

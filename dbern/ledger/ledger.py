@@ -30,7 +30,7 @@ from dbern.ledger.entries import (
 )
 from dbern.ledger.high_water_mark import Point
 from dbern.ledger.opening import backend_of, check_installed
-from dbern.ledger.recovery import ReconcilingLedger, reconcile, writing
+from dbern.ledger.recovery import reconcile, write_transaction
 from dbern.ledger.release_files import ReleaseSecrets
 from dbern.ledger.tables import ledger_id_of
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
@@ -157,7 +157,7 @@ class BudgetLedger:
         require_positive(budget)
         stated = StatedTerms(neighbors, unit, accountant, period)
         logged = self._refusals_logged(dataset, None, budget)
-        with logged, writing(self._backend) as connection:
+        with logged, write_transaction(self._backend) as connection:
             accounts.granted_terms(connection, dataset, stated)
             tables.add_grant(connection, dataset, budget)
             at = tables.charging_time(connection, dataset)
@@ -217,7 +217,7 @@ class BudgetLedger:
             require_positive(request.charge, request.rho)
         content = tables.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
-        with logged, writing(self._backend) as connection:
+        with logged, write_transaction(self._backend) as connection:
             existing = tables.named(connection, request.dataset, request.name)
             if existing is not None:
                 accounts.require_same(existing, request, self.url)
@@ -258,7 +258,7 @@ class BudgetLedger:
         request = replace(request, identity=request.identity or {"note": note, "rho": rho})
         content = tables.content_columns(request)
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
-        with logged, writing(self._backend) as connection:
+        with logged, write_transaction(self._backend) as connection:
             existing = tables.named(connection, request.dataset, request.name)
             if existing is not None:
                 accounts.require_same(existing, request, self.url)
@@ -292,12 +292,12 @@ class BudgetLedger:
         """Return whether spending is stopped until published releases are reconciled."""
         seen = recovery.last_seen(self._backend, self.id)
         with self._backend.read() as connection:
-            return recovery.is_pending(connection, self._backend, seen)
+            return recovery.must_reconcile(connection, self._backend, seen)
 
     def declare_restored(self) -> None:
         """Block spending, because the database was restored to an earlier state."""
-        with writing(self._backend) as connection:
-            recovery.begin(connection, self._backend, "declared")
+        with write_transaction(self._backend) as connection:
+            recovery.begin_epoch(connection, self._backend, "declared")
 
     def reconcile(self, published: Sequence[Published], *, more: bool = False) -> Reconciled:
         """Charge every published release that the ledger does not know, then let spending go on.
@@ -316,12 +316,11 @@ class BudgetLedger:
         IntegrityError
             When a release's guarantee is not the one that the ledger charged; nothing changed.
         """
-        with writing(self._backend) as connection:
-            pending = recovery.is_pending(connection, self._backend)
-            known = ReconcilingLedger(self.url, self.id, pending)
-            done = reconcile(connection, known, published)
+        with write_transaction(self._backend) as connection:
+            restored = recovery.must_reconcile(connection, self._backend)
+            done = reconcile(connection, self.url, self.id, published, restored=restored)
             if not more:
-                recovery.reconciled(connection)
+                recovery.end_epoch(connection)
         self.sweep()
         return done
 
@@ -384,7 +383,7 @@ class BudgetLedger:
         IntegrityError
             When it is over.
         """
-        with writing(self._backend) as connection:
+        with write_transaction(self._backend) as connection:
             changed = tables.moved(connection, reservation.release_id, LIVE, {"output": output})
             return accounts.recorded(connection, reservation, changed, "open", "set-output")
 
@@ -398,7 +397,7 @@ class BudgetLedger:
         ReleaseError
             When it is abandoned and the key could not be removed; the next opening tries again.
         """
-        with writing(self._backend) as connection:
+        with write_transaction(self._backend) as connection:
             reservation = tables.named(connection, dataset, name)
             meant = reservation is not None and release_id in (None, reservation.release_id)
             if reservation is None or not meant:
@@ -453,7 +452,7 @@ class BudgetLedger:
         try:
             yield
         except (BudgetError, SpecError, IntegrityError) as refusal:
-            with writing(self._backend) as connection:
+            with write_transaction(self._backend) as connection:
                 detail = {
                     **tables.amount_columns(amount), "kind": refusal.kind, "why": str(refusal),
                 }  # fmt: skip
@@ -463,7 +462,7 @@ class BudgetLedger:
     def _step(
         self, reservation: Reservation, before: State, after: State, **values: object
     ) -> Reservation:
-        with writing(self._backend) as connection:
+        with write_transaction(self._backend) as connection:
             if after is not State.COMMITTED:
                 recovery.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}

@@ -1,4 +1,7 @@
-"""Recovery of a ledger that was restored or copied: noticed, and reconciled before more is spent.
+"""Restored and copied ledgers, never crashed ones: noticed, and reconciled before more is spent.
+
+A crash loses no charge that was committed, so nothing here follows one; docs/ledger.md has what an
+operator does after a restore.
 
 A database that was restored to an earlier state has forgotten charges. Each time that is noticed
 or declared a restore epoch begins, in which nothing is spent until the published releases are
@@ -18,7 +21,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlalchemy import Connection
 
@@ -27,25 +30,24 @@ from dbern.ledger import tables
 from dbern.ledger.accounts import dataset_terms
 from dbern.ledger.backend import LedgerBackend
 from dbern.ledger.composition import ZCDP, rho_of_charge
-from dbern.ledger.entries import FREE, PENDING, Published, Reconciled, Reservation, State
+from dbern.ledger.entries import FREE, OVER, PENDING, Published, Reconciled, Reservation, State
 from dbern.ledger.high_water_mark import Point
 from dbern.ledger.tables import LedgerMetadata, metadata_of, set_metadata
 
-_OVER = (State.COMMITTED, State.ABANDONED)
 _BY_ITSELF = "Reconcile such synopses by themselves with --dataset NAME --more"
 
 
 @contextmanager
-def writing(backend: LedgerBackend) -> Iterator[Connection]:
+def write_transaction(backend: LedgerBackend) -> Iterator[Connection]:
     """Begin a write transaction that notices a restored database, and raise the mark at its end.
 
     What the transaction refuses is rolled back together with what was noticed: then the database
     has no new event either, and the next transaction notices it again.
     """
     with backend.write() as connection:
-        why = _put_back(connection, backend)
+        why = _why_restored(connection, backend)
         if why:
-            begin(connection, backend, why)
+            begin_epoch(connection, backend, why)
         yield connection
         metadata = metadata_of(connection)
         point = _point(connection, metadata)
@@ -56,7 +58,7 @@ def writing(backend: LedgerBackend) -> Iterator[Connection]:
         mark.advance(point)
 
 
-def _put_back(
+def _why_restored(
     connection: Connection, backend: LedgerBackend, seen: Point | None = None
 ) -> str | None:
     """Reason why the database must have been restored to an earlier state, or None.
@@ -83,7 +85,7 @@ def _put_back(
     return None
 
 
-def begin(connection: Connection, backend: LedgerBackend, why: str) -> None:
+def begin_epoch(connection: Connection, backend: LedgerBackend, why: str) -> None:
     """Begin a restore epoch: nothing is spent until it is reconciled."""
     metadata = metadata_of(connection)
     mark = backend.high_water_mark(metadata.ledger_id)
@@ -93,7 +95,7 @@ def begin(connection: Connection, backend: LedgerBackend, why: str) -> None:
     tables.add_audit(connection, "restored", "", detail={"epoch": epoch, "why": why})
 
 
-def reconciled(connection: Connection) -> None:
+def end_epoch(connection: Connection) -> None:
     """Record that the restore epoch is reconciled: spending goes on."""
     set_metadata(connection, reconciled=metadata_of(connection).epoch)
 
@@ -104,7 +106,9 @@ def last_seen(backend: LedgerBackend, ledger_id: str) -> Point | None:
     return None if mark is None else mark.latest()
 
 
-def is_pending(connection: Connection, backend: LedgerBackend, seen: Point | None = None) -> bool:
+def must_reconcile(
+    connection: Connection, backend: LedgerBackend, seen: Point | None = None
+) -> bool:
     """Return whether published releases must be reconciled before anything is spent.
 
     A transaction that only reads gives what the mark had `seen` before it began.
@@ -112,14 +116,14 @@ def is_pending(connection: Connection, backend: LedgerBackend, seen: Point | Non
     metadata = metadata_of(connection)
     if metadata.epoch != metadata.reconciled:
         return True
-    return _put_back(connection, backend, seen) is not None
+    return _why_restored(connection, backend, seen) is not None
 
 
 def require_reconciled(
     connection: Connection, backend: LedgerBackend, seen: Point | None = None
 ) -> None:
-    """Refuse to spend in a restore epoch that is not reconciled; `seen` as of `is_pending`."""
-    if is_pending(connection, backend, seen):
+    """Refuse to spend in a restore epoch that is not reconciled; `seen` as of `must_reconcile`."""
+    if must_reconcile(connection, backend, seen):
         command = shlex.join(["dbern", "ledger", "reconcile", "--ledger", backend.url])
         raise BudgetError(
             "This ledger was restored or copied and may be missing charges. Spending is blocked. "
@@ -131,20 +135,17 @@ def _point(connection: Connection, metadata: LedgerMetadata) -> Point:
     return Point(metadata.epoch, tables.last_event(connection))
 
 
-@dataclass(frozen=True)
-class ReconcilingLedger:
-    """The ledger that reconciles; `pending` if it was put back, so nothing is under way."""
-
-    url: str
-    ledger_id: str
-    pending: bool
-
-
 def reconcile(
-    connection: Connection, ledger: ReconcilingLedger, published: Sequence[Published]
+    connection: Connection,
+    url: str,
+    ledger_id: str,
+    published: Sequence[Published],
+    *,
+    restored: bool,
 ) -> Reconciled:
     """Charge or close every published release; a refusal leaves everything as it was.
 
+    Where the ledger was `restored`, no release is under way: see `_close`.
     A release that the ledger does not know is charged to the dataset that it names, even beyond
     what was granted: the loss is real. One that it knows in an earlier state is closed, so that
     its charge can never be refunded and its key goes; one that it refunded is charged again.
@@ -157,19 +158,19 @@ def reconcile(
         published, key=lambda release: (release.manifest_digest is None, release.created)
     ):
         reservation = tables.identified(connection, release.release_id)
-        if reservation is None and release.ledger_id != ledger.ledger_id:
+        if reservation is None and release.ledger_id != ledger_id:
             foreign.append(release)
         elif reservation is None or reservation.state is State.REFUNDED:
-            charged.append(_charge(connection, ledger, reservation, release))
+            charged.append(_charge(connection, url, reservation, release))
         else:
-            _close(connection, ledger, reservation, release)
+            _close(connection, reservation, release, restored=restored)
             known.append(release)
     return Reconciled(tuple(charged), tuple(known), tuple(foreign))
 
 
 def _charge(
     connection: Connection,
-    ledger: ReconcilingLedger,
+    url: str,
     reservation: Reservation | None,
     release: Published,
 ) -> Published:
@@ -177,7 +178,7 @@ def _charge(
         _require_same(reservation, release)
     dataset = release.dataset if reservation is None else reservation.dataset
     release = replace(release, dataset=dataset, rho=rho_of_charge(release.charge, release.rho))
-    _require_terms(connection, ledger, release, dataset)
+    _require_terms(connection, url, release, dataset)
     state = _state(release)
     # Its own name may have been given to another release since.
     holder = tables.named(connection, dataset, release.name)
@@ -200,16 +201,16 @@ def _charge(
 
 
 def _close(
-    connection: Connection, ledger: ReconcilingLedger, reservation: Reservation, release: Published
+    connection: Connection, reservation: Reservation, release: Published, *, restored: bool
 ) -> None:
     _require_same(reservation, release)
     # A charged release without a manifest goes on; one with a manifest may be about to say so
-    # itself, unless the ledger was put back and whoever published it is long gone. A stream's
+    # itself, unless the ledger was restored and whoever published it is long gone. A stream's
     # charge, which has no output, is under way as long as its horizon.
     under_way = reservation.state is State.SPENT and not (
-        ledger.pending and release.manifest_digest and release.output
+        restored and release.manifest_digest and release.output
     )
-    if reservation.state in _OVER or under_way:
+    if reservation.state in OVER or under_way:
         return
     values = {"state": _state(release).value, "manifest_digest": release.manifest_digest}
     tables.moved(connection, release.release_id, [reservation.state], values)
@@ -233,10 +234,8 @@ def _require_same(reservation: Reservation, release: Published) -> None:
         )
 
 
-def _require_terms(
-    connection: Connection, ledger: ReconcilingLedger, release: Published, dataset: str
-) -> None:
-    terms = dataset_terms(connection, ledger.url, dataset, release.charge)
+def _require_terms(connection: Connection, url: str, release: Published, dataset: str) -> None:
+    terms = dataset_terms(connection, url, dataset, release.charge)
     if (terms.neighbors.value, str(terms.unit)) != (release.neighbors, release.unit):
         raise BudgetError(
             f"{release.output}: protects neighbors {release.neighbors}, unit {release.unit}, and "

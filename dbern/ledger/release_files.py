@@ -17,7 +17,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import accounts, tables
 from dbern.ledger.backend import STAGING, LedgerBackend
 from dbern.ledger.entries import LIVE, Reservation, State
-from dbern.ledger.recovery import writing
+from dbern.ledger.recovery import write_transaction
 from dbern.ledger.staging import Spool, Staging, dead_staging, destroy_staging, sweep_staging
 from dbern.privacy.keystream import subkey
 
@@ -99,7 +99,7 @@ class ReleaseSecrets:
 
         Reservation makes its key under the same write lock, so no new key can be swept.
         """
-        with writing(self._backend) as connection:
+        with write_transaction(self._backend) as connection:
             live = tables.live_ids(connection)
             try:
                 self._backend.keys(connection).sweep(live)
@@ -134,7 +134,7 @@ class ReleaseSecrets:
 
         Under the write lock, so that no other process's sweep is at the same files.
         """
-        with writing(self._backend) as connection:
+        with write_transaction(self._backend) as connection:
             try:
                 self._backend.keys(connection).destroy(reservation.release_id)
                 staging = self._backend.staging(self._ledger_id)

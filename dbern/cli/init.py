@@ -1,4 +1,4 @@
-"""``dbern init`` and ``dbern target``: a commented spec of options, and what can be released."""
+"""``dbern init``: a commented spec of options."""
 
 from __future__ import annotations
 
@@ -25,17 +25,24 @@ if TYPE_CHECKING:
     from dbern.targets import Learner
 
 
-ROLES = {
+_ROLES = {
     "label": ("classes", "column=no,yes", "the public list; with two, the second is +1"),
     "response": ("bounds", "column=-1.0,1.0", "public; values outside are moved to the bounds"),
     "group": ("values", "column=a,b", "the public list"),
     "filter": ("values", "column=done", "the public list: other rows count nothing"),
 }
 """By the name of a section of the data: its other key, an example, and what to know of it."""
-_NEEDED = {"source": '"data/*.parquet"', "axis": "column=0,10", "epsilon": "1.0", "dataset": "NAME"}
-_EXAMPLES = _NEEDED | {role: example for role, (_, example, _) in ROLES.items()}
-Sections = dict[str, dict[str, Any]]
-_BETA = '# beta = "0.05"  # the certificate holds with probability 1 - beta'
+_EXAMPLES = {
+    "source": '"data/*.parquet"',
+    "axis": "column=0,10",
+    "epsilon": "1.0",
+    "dataset": "NAME",
+    "normalizer": "1000000",
+    **{role: example for role, (_, example, _) in _ROLES.items()},
+}
+"""What an option that is missing may be, as it is written."""
+_NEEDED = ("source", "axis", "epsilon", "dataset")
+_Sections = dict[str, dict[str, Any]]
 _QUESTIONS = 'questions = ["density", "mass", "quantile"]'
 _OF_DENSITY = f"{_QUESTIONS}  # what will be asked: bins are narrow enough for all of it"
 _OF_REGRESSION = f"""\
@@ -47,35 +54,35 @@ _COUNTED = """\
 _OPEN = """\
 # Are values of {0} rounded, to hundredths say, and is that public? Then shares have no edges to
 # guess either: write in a line of its own {1} = 0.01, below [data.resolution]"""
-_SPEC = f"""\
+_SPEC = """\
 # A release of dbern. Every value in this file must be public knowledge, chosen without looking at
 # the records: the guarantee covers what is released, not a choice made after plotting the data.
 # Keys that start with "# " have the default shown. docs/spec.md explains each.
 
 [release]
-name   = {{name}}  # with the dataset it names the release: another name pays again
-output = {{output}}  # must not exist
+name   = {name}  # with the dataset it names the release: another name pays again
+output = {output}  # must not exist
 
 [data]
-source = {{source}}  # a file, a folder or a glob, relative to this file
-{{protection}}
+source = {source}  # a file, a folder or a glob, relative to this file
+{protection}
 # outside = "drop"  # a value outside its bounds: the row counts nothing; or "clamp"
 
 [data.bounds]  # one line per axis; public limits, never the data's own extremes
-{{bounds}}
+{bounds}
 
-{{roles}}[target]
-{{target}}
+{roles}{resolution}[target]
+{target}
 
 [mechanism]  # all of it may be left to the plan
 # objective = "typical"  # make small the error on a typical database; or "certified"
-{_BETA}
-
+# beta = "0.05"  # the certificate holds with probability 1 - beta
+{questions}
 [budget]  # exact decimals in quotes
-epsilon = {{epsilon}}
-delta = {{delta}}
-ledger = {{ledger}}
-dataset = {{dataset}}  # as in: dbern ledger grant --dataset ..
+epsilon = {epsilon}
+delta = {delta}
+ledger = {ledger}
+dataset = {dataset}  # as in: dbern ledger grant --dataset ..
 """
 _PROTECTION = {
     "normalizer": (
@@ -93,156 +100,6 @@ _PROTECTION = {
     ),
 }
 """By key: the line that states it, and the one where it has its default."""
-
-
-_EXAMPLES |= {"normalizer": "1000000"}
-"""What an option that is missing may be, as it is written."""
-
-
-def read_sections(options: dict[str, Any], stem: str) -> Sections:
-    """Read all sections but the target of a spec that is called `stem`.
-
-    Raises UsageError where an option is missing, and BadParameter for one that is not readable.
-    """
-    missing = [name for name in _NEEDED if not options["axes" if name == "axis" else name]]
-    if missing:
-        raise _missing(*missing)
-    partition = "-{partition}" if "{partition}" in options["source"] else ""
-    name = options["name"] or stem + partition
-    data: dict[str, Any] = {"source": options["source"], "bounds": {}}
-    for text in options["axes"]:
-        column, bounds = _bounds_of("axis", text)
-        if column in data["bounds"]:
-            raise click.BadParameter(f'"{column}" is an axis already', param_hint="--axis")
-        data["bounds"][column] = bounds
-    data |= {role: _role_of(role, options[role]) for role in ROLES if options[role]}
-    if options["unit"]:
-        data["unit"] = _unit_of(options["unit"])
-    data |= {key: options[key] for key in ("neighbors", "normalizer") if options[key]}
-    return {
-        "release": {"name": name, "output": options["output"] or f"{name}.zarr"},
-        "data": data,
-        "budget": {key: options[key] for key in ("epsilon", "delta", "ledger", "dataset")},
-    }
-
-
-def read_settings(learner: type[Learner], texts: tuple[str, ...]) -> dict[str, str]:
-    """Read the target's keys, and those that may be "auto"; returns their TOML, by key."""
-    settings = [_setting(text) for text in texts]
-    fields, stated = learner.model_fields, dict(settings)
-    if len(stated) < len(settings):
-        raise click.BadParameter("a key is given twice", param_hint="--set")
-    for key, text in stated.items():
-        if key not in fields:
-            known = f"{learner.kind} has no such key. Write one of: {', '.join(fields)}"
-            raise click.BadParameter(f"{key}: {known}", param_hint="--set")
-        try:
-            tomllib.loads(f"value = {text}")
-        except tomllib.TOMLDecodeError:
-            message = "is not a TOML value. Write a number, [0.5, 0.5] or a text in quotes"
-            raise click.BadParameter(f"{key}: {text} {message}", param_hint="--set") from None
-    needed = [
-        key
-        for key, field in fields.items()
-        if field.is_required() and key not in stated and learner.instead.get(key) not in stated
-    ]
-    automatic = {key: '"auto"' for key in needed if _takes_auto(fields[key])}
-    for key in (key for key in needed if key not in automatic):
-        example = (fields[key].description or f"{key} = ..").partition(",  ")[0]
-        raise click.UsageError(f"Missing option '--set': {learner.kind} needs {example}")
-    return stated | automatic
-
-
-def missing_option(error: SpecError) -> Exception:
-    """Return the option that gives what a spec lacks, or the error where none does."""
-    key = str(error).partition(": is missing")[0].removeprefix("data.")
-    return _missing(key) if key in _EXAMPLES else error
-
-
-def _missing(*names: str) -> click.UsageError:
-    options = "option" if len(names) == 1 else "options"
-    examples = " ".join(f"--{name} {_EXAMPLES[name]}" for name in names)
-    listed = ", ".join(f"'--{name}'" for name in names)
-    return click.UsageError(f"Missing {options} {listed}. Write for example {examples}")
-
-
-def _role_of(role: str, text: str) -> dict[str, Any]:
-    if role == "response":
-        column, public = _bounds_of(role, text)
-        return {"column": column, "bounds": public}
-    column, values = _split(role, text)
-    return {
-        "column": column, ROLES[role][0]: [_category(value.strip()) for value in values.split(",")]
-    }  # fmt: skip
-
-
-def _unit_of(text: str) -> dict[str, Any]:
-    # A colon is how `dbern ledger grant` has it.
-    column, max_rows = _split("unit", re.sub(r":(?=\d+$)", "=", text))
-    if not re.fullmatch(r"\d+", max_rows):
-        message = f'"{text}": write {column}=8, the most rows of one that count'
-        raise click.BadParameter(message, param_hint="--unit")
-    return {"column": column, "max_contributions": int(max_rows)}
-
-
-def loaded_spec(content: Sections, folder: Path) -> ReleaseSpec:
-    """Refuse sections that are no spec; one that goes into a folder may name modules there."""
-    from dbern.planning.spec import ReleaseSpec
-    from dbern.system import importable
-
-    filled = copy.deepcopy(content)
-    for section, key in (("release", "name"), ("release", "output"), ("data", "source")):
-        with suppress(KeyError):  # a placeholder is filled by --partition when it is used
-            filled[section][key] = filled[section][key].replace("{partition}", "p")
-    with importable(folder):
-        return ReleaseSpec(**filled)
-
-
-def _takes_auto(field: FieldInfo) -> bool:
-    """Return whether a key of a target may be "auto": what follows from public numbers."""
-    return any("auto" in get_args(choice) for choice in get_args(field.annotation))
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise click.BadParameter("write KEY=VALUE", param_hint="--set")
-    return key.strip(), value.strip()
-
-
-def _split(option: str, text: str) -> tuple[str, str]:
-    """Return a column, and what is said of it after an equals sign."""
-    column, equals, rest = text.partition("=")
-    if not equals or not column.strip():
-        raise click.BadParameter(f'"{text}": write column=values', param_hint=f"--{option}")
-    return column.strip(), rest.strip()
-
-
-def _bounds_of(option: str, text: str) -> tuple[str, list[Bound]]:
-    """Return a column and its two limits: numbers, dates or times."""
-    column, rest = _split(option, text)
-    try:
-        low, high = (_limit(limit.strip()) for limit in rest.split(","))
-    except ValueError:
-        message = f'"{text}": write {column}=low,high'
-        raise click.BadParameter(message, param_hint=f"--{option}") from None
-    return column, [low, high]
-
-
-def _limit(text: str) -> Bound:
-    from dbern.data.times import moment_of
-
-    try:
-        return number_of(text)
-    except ValueError:
-        return moment_of(text)
-
-
-def _category(text: str) -> str | int | bool:
-    """Return a value of a public list."""
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text
 
 
 @click.command()
@@ -302,16 +159,18 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
         )
     if spec_path.exists():
         raise SpecError(f"{spec_path}: exists and is left as it is. Write dbern init OTHER.toml")
-    folder, text = spec_path.resolve().parent, _spec_text(options, spec_path.stem)
+    folder, slots = spec_path.resolve().parent, _slots_of(options, spec_path.stem)
+    text = _SPEC.format(**slots)
     try:
-        spec = loaded_spec(tomllib.loads(text), folder)
+        spec = _loaded_spec(tomllib.loads(text), folder)
     except SpecError as error:
-        raise missing_option(error) from None
+        raise _missing_option(error) from None
+    questions = ""
     if counts_rows(spec, spec.components):
         questions = _OF_REGRESSION if spec.records.response else _OF_DENSITY
-        text = text.replace(_BETA, f"{_BETA}\n{questions}")
         resolution = _resolution_text(spec, folder)
-        text = text.replace("\n\n[target]\n", f"\n\n{resolution}\n\n[target]\n", 1)
+        slots |= {"questions": f"{questions}\n", "resolution": f"{resolution}\n\n"}
+        text = _SPEC.format(**slots)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -329,7 +188,7 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
         grant_command(content["ledger"], content["dataset"], spec.charge, terms),
         f"dbern release {spec_path}{partition}",
     ]
-    if _OF_DENSITY in text and not partition:
+    if questions == _OF_DENSITY and not partition:
         output, axis = tomllib.loads(text)["release"]["output"], spec.domain.names[0]
         following.append(f'dbern ask {output} --mean --quantile "{axis}=.5"')
     lines = [f"wrote {spec_path}; read it, then:", *(f"  {line}" for line in following)]
@@ -337,29 +196,177 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
     return {"spec": str(spec_path), "next": following}, text
 
 
-def _spec_text(options: dict[str, Any], stem: str) -> str:
-    """Return the spec of these options as TOML."""
+def _loaded_spec(content: _Sections, folder: Path) -> ReleaseSpec:
+    """Refuse sections that are no spec; one that goes into a folder may name modules there."""
+    from dbern.planning.spec import ReleaseSpec
+    from dbern.system import importable
+
+    filled = copy.deepcopy(content)
+    for section, key in (("release", "name"), ("release", "output"), ("data", "source")):
+        with suppress(KeyError):  # a placeholder is filled by --partition when it is used
+            filled[section][key] = filled[section][key].replace("{partition}", "p")
+    with importable(folder):
+        return ReleaseSpec(**filled)
+
+
+def _missing_option(error: SpecError) -> Exception:
+    """Return the option that gives what a spec lacks, or the error where none does."""
+    key = str(error).partition(": is missing")[0].removeprefix("data.")
+    return _missing(key) if key in _EXAMPLES else error
+
+
+def _missing(*names: str) -> click.UsageError:
+    options = "option" if len(names) == 1 else "options"
+    examples = " ".join(f"--{name} {_EXAMPLES[name]}" for name in names)
+    listed = ", ".join(f"'--{name}'" for name in names)
+    return click.UsageError(f"Missing {options} {listed}. Write for example {examples}")
+
+
+def _slots_of(options: dict[str, Any], stem: str) -> dict[str, str]:
+    """Return what `_SPEC` says of these options, as TOML; what the spec itself decides is empty."""
     from dbern.targets import kinds, learner_of
 
-    sections = read_sections(options, stem)
+    sections = _read_sections(options, stem)
     learner = learner_of(options["kind"] or kinds()[0])
-    unused = [role for role in ROLES if options[role] and role not in (*learner.uses, "filter")]
+    unused = [role for role in _ROLES if options[role] and role not in (*learner.uses, "filter")]
     if unused:
         raise click.UsageError(f"--{unused[0]}: {learner.kind} has no use for it. Leave it out")
-    settings, data = read_settings(learner, options["settings"]), sections["data"]
+    settings, data = _read_settings(learner, options["settings"]), sections["data"]
     values = {**sections["release"], "source": data["source"], **sections["budget"]}
-    return _SPEC.format(
+    return {
         **{key: _toml(value) for key, value in values.items()},
-        protection="\n".join(
+        "protection": "\n".join(
             default
             if data.get(key, "replace-one") == "replace-one"
             else line.format(_toml(data[key]))
             for key, (line, default) in _PROTECTION.items()
         ),
-        bounds="\n".join(_line(column, bounds) for column, bounds in data["bounds"].items()),
-        roles="".join(_role_text(role, data[role]) for role in ROLES if role in data),
-        target="\n".join(_target_lines(learner, settings)),
-    )
+        "bounds": "\n".join(_line(column, bounds) for column, bounds in data["bounds"].items()),
+        "roles": "".join(_role_text(role, data[role]) for role in _ROLES if role in data),
+        "resolution": "",
+        "target": "\n".join(_target_lines(learner, settings)),
+        "questions": "",
+    }
+
+
+def _read_sections(options: dict[str, Any], stem: str) -> _Sections:
+    """Read all sections but the target of a spec that is called `stem`.
+
+    Raises UsageError where an option is missing, and BadParameter for one that is not readable.
+    """
+    missing = [name for name in _NEEDED if not options["axes" if name == "axis" else name]]
+    if missing:
+        raise _missing(*missing)
+    partition = "-{partition}" if "{partition}" in options["source"] else ""
+    name = options["name"] or stem + partition
+    data: dict[str, Any] = {"source": options["source"], "bounds": {}}
+    for text in options["axes"]:
+        column, bounds = _bounds_of("axis", text)
+        if column in data["bounds"]:
+            raise click.BadParameter(f'"{column}" is an axis already', param_hint="--axis")
+        data["bounds"][column] = bounds
+    data |= {role: _role_of(role, options[role]) for role in _ROLES if options[role]}
+    if options["unit"]:
+        data["unit"] = _unit_of(options["unit"])
+    data |= {key: options[key] for key in ("neighbors", "normalizer") if options[key]}
+    return {
+        "release": {"name": name, "output": options["output"] or f"{name}.zarr"},
+        "data": data,
+        "budget": {key: options[key] for key in ("epsilon", "delta", "ledger", "dataset")},
+    }
+
+
+def _role_of(role: str, text: str) -> dict[str, Any]:
+    if role == "response":
+        column, public = _bounds_of(role, text)
+        return {"column": column, "bounds": public}
+    column, values = _split(role, text)
+    return {
+        "column": column, _ROLES[role][0]: [_category(value.strip()) for value in values.split(",")]
+    }  # fmt: skip
+
+
+def _unit_of(text: str) -> dict[str, Any]:
+    # A colon is how `dbern ledger grant` has it.
+    column, max_rows = _split("unit", re.sub(r":(?=\d+$)", "=", text))
+    if not re.fullmatch(r"\d+", max_rows):
+        message = f'"{text}": write {column}=8, the most rows of one that count'
+        raise click.BadParameter(message, param_hint="--unit")
+    return {"column": column, "max_contributions": int(max_rows)}
+
+
+def _bounds_of(option: str, text: str) -> tuple[str, list[Bound]]:
+    """Return a column and its two limits: numbers, dates or times."""
+    column, rest = _split(option, text)
+    try:
+        low, high = (_limit(limit.strip()) for limit in rest.split(","))
+    except ValueError:
+        message = f'"{text}": write {column}=low,high'
+        raise click.BadParameter(message, param_hint=f"--{option}") from None
+    return column, [low, high]
+
+
+def _limit(text: str) -> Bound:
+    from dbern.data.times import moment_of
+
+    try:
+        return number_of(text)
+    except ValueError:
+        return moment_of(text)
+
+
+def _split(option: str, text: str) -> tuple[str, str]:
+    """Return a column, and what is said of it after an equals sign."""
+    column, equals, rest = text.partition("=")
+    if not equals or not column.strip():
+        raise click.BadParameter(f'"{text}": write column=values', param_hint=f"--{option}")
+    return column.strip(), rest.strip()
+
+
+def _category(text: str) -> str | int | bool:
+    """Return a value of a public list."""
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text
+
+
+def _read_settings(learner: type[Learner], texts: tuple[str, ...]) -> dict[str, str]:
+    """Read the target's keys, and those that may be "auto"; returns their TOML, by key."""
+    settings = [_setting(text) for text in texts]
+    fields, stated = learner.model_fields, dict(settings)
+    if len(stated) < len(settings):
+        raise click.BadParameter("a key is given twice", param_hint="--set")
+    for key, text in stated.items():
+        if key not in fields:
+            known = f"{learner.kind} has no such key. Write one of: {', '.join(fields)}"
+            raise click.BadParameter(f"{key}: {known}", param_hint="--set")
+        try:
+            tomllib.loads(f"value = {text}")
+        except tomllib.TOMLDecodeError:
+            message = "is not a TOML value. Write a number, [0.5, 0.5] or a text in quotes"
+            raise click.BadParameter(f"{key}: {text} {message}", param_hint="--set") from None
+    needed = [
+        key
+        for key, field in fields.items()
+        if field.is_required() and key not in stated and learner.instead.get(key) not in stated
+    ]
+    automatic = {key: '"auto"' for key in needed if _takes_auto(fields[key])}
+    for key in (key for key in needed if key not in automatic):
+        example = fields[key].description or f"{key} = .."
+        raise click.UsageError(f"Missing option '--set': {learner.kind} needs {example}")
+    return stated | automatic
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter("write KEY=VALUE", param_hint="--set")
+    return key.strip(), value.strip()
+
+
+def _takes_auto(field: FieldInfo) -> bool:
+    """Return whether a key of a target may be "auto": what follows from public numbers."""
+    return any("auto" in get_args(choice) for choice in get_args(field.annotation))
 
 
 def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
@@ -384,24 +391,9 @@ def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
     return "\n".join([*text, *([_OPEN.format(", ".join(rest), toml_key(rest[0]))] if rest else [])])
 
 
-def _toml(value: Any) -> str:
-    match value:
-        case dict():
-            return f"{{ {', '.join(_line(key, entry) for key, entry in value.items())} }}"
-        case list():
-            return f"[{', '.join(map(_toml, value))}]"
-        case str() | int() | float():
-            return json.dumps(value, ensure_ascii=False)
-    return str(value.isoformat())
-
-
-def _line(key: str, value: Any) -> str:
-    return f"{toml_key(key)} = {_toml(value)}"
-
-
 def _role_text(role: str, section: dict[str, Any]) -> str:
     lines = [f"[data.{role}]", *(_line(key, value) for key, value in section.items())]
-    return "\n".join(lines) + f"  # {ROLES[role][2]}\n\n"
+    return "\n".join(lines) + f"  # {_ROLES[role][2]}\n\n"
 
 
 def _target_lines(learner: type[Learner], settings: dict[str, str]) -> list[str]:
@@ -417,44 +409,16 @@ def _target_lines(learner: type[Learner], settings: dict[str, str]) -> list[str]
     ]
 
 
-@click.group()
-def target() -> None:
-    """Show what can be released: list."""
+def _line(key: str, value: Any) -> str:
+    return f"{toml_key(key)} = {_toml(value)}"
 
 
-@target.command("list")
-@common
-def list_targets() -> tuple[Any, str]:
-    """Show every learner with a line of description, and its keys."""
-    from dbern.targets import kinds
-
-    learners = [_described(kind) for kind in kinds()]
-    lines = []
-    for learner in learners:
-        lines.append(f"{learner['kind']:<26}{learner['summary']}")
-        for key in learner["keys"]:
-            free = "" if key["required"] else "  [may be left out]"
-            lines.append(f"    {key['key']:<22}{key['write']}{free}")
-        lines += [f"    [data.{role}]" for role in learner["reads"]]
-    return {"targets": learners}, "\n".join(lines)
-
-
-def _described(kind: str) -> dict[str, Any]:
-    from dbern.targets import learner_of
-
-    try:
-        learner = learner_of(kind)
-    except Exception as error:  # noqa: BLE001 -- another's package may fail in any way to import
-        summary = f"cannot be imported ({type(error).__name__}). Mend or remove its package"
-        return {"kind": kind, "summary": summary, "keys": [], "reads": []}
-    keys = [
-        {
-            "key": name,
-            "required": field.is_required(),
-            "default": None if field.is_required() else field.default,
-            "write": field.description or "",
-        }
-        for name, field in learner.model_fields.items()
-    ]
-    summary = (learner.__doc__ or "").strip().partition("\n")[0]
-    return {"kind": kind, "summary": summary, "keys": keys, "reads": list(learner.uses)}
+def _toml(value: Any) -> str:
+    match value:
+        case dict():
+            return f"{{ {', '.join(_line(key, entry) for key, entry in value.items())} }}"
+        case list():
+            return f"[{', '.join(map(_toml, value))}]"
+        case str() | int() | float():
+            return json.dumps(value, ensure_ascii=False)
+    return str(value.isoformat())

@@ -14,13 +14,14 @@ import click
 from dbern.cli.ask import ask, query
 from dbern.cli.demo import demo
 from dbern.cli.doctor import doctor
-from dbern.cli.init import init, target
+from dbern.cli.init import init
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
 from dbern.cli.output import JsonLines, close_quietly, escape_unencodable, tell
 from dbern.cli.releases import catch_up, plan, release
 from dbern.cli.reports import draw_change, write_report
 from dbern.cli.show import show, verify
+from dbern.cli.targets import target
 from dbern.errors import DbernError, EnvironmentRefusedError, without_text
 from dbern.system import address_limit
 

@@ -77,7 +77,7 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
     from dbern.planning.spec import ReleaseSpec
     from dbern.privacy.budget import Budget
     from dbern.privacy.public_numbers import public_stream, uniform
-    from dbern.report.svg import draw_beside
+    from dbern.report.side_by_side import draw_beside
     from dbern.run.stages import release
     from dbern.system import file_url
 

@@ -1,6 +1,6 @@
 """Restored and copied ledgers, never crashed ones: noticed, and reconciled before more is spent.
 
-A crash loses no charge that was committed, so nothing here follows one; docs/ledger.md has what an
+A crash loses no charge that was committed: docs/ledger.md has where a release may stop, and what an
 operator does after a restore.
 
 A database that was restored to an earlier state has forgotten charges. Each time that is noticed

@@ -13,8 +13,9 @@ from dbern.errors import IntegrityError
 from dbern.ledger import AuditLine, DatasetStatus, State
 from dbern.ledger.composition import ZCDP, granted_amount, period_of, stored_amount
 from dbern.privacy.budget import Budget
+from dbern.report.colours import VARIABLES
 from dbern.report.page import render
-from dbern.report.svg import VARIABLES, WIDTHS, date_ticks, draw_figure
+from dbern.report.svg import WIDTHS, date_ticks, draw_figure
 from dbern.system.texts import percent
 
 if TYPE_CHECKING:

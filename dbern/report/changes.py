@@ -16,7 +16,7 @@ import numpy as np
 from dbern.ask.points import confidence
 from dbern.data.domain import Domain, named_with
 from dbern.errors import SpecError, optional_import, printable
-from dbern.report.svg import INK, channels
+from dbern.report.colours import INK, channels
 from dbern.synopsis.drawing import FAR, MAX_PANELS, eastward_degree, write_plainly
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray

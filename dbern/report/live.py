@@ -45,8 +45,8 @@ from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, rounded_text, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import optional_import, printable
+from dbern.report.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.report.pictures import is_turned, label, value_name
-from dbern.report.svg import SCHEMES, VARIABLES, class_colour, shade, to_hex
 from dbern.report.wording import REPORT_HINT
 from dbern.synopsis.bands import BandRequest
 from dbern.synopsis.drawing import MAX_PANELS

@@ -24,6 +24,7 @@ from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bo
 from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
 from dbern.errors import optional_import, printable
+from dbern.report.colours import CLASSES, INK, MAP, SCHEMES, class_colour, to_hex
 from dbern.report.live import left_out, live
 from dbern.report.pictures import (
     Panel,
@@ -33,7 +34,7 @@ from dbern.report.pictures import (
     page_picture,
     upright_picture,
 )
-from dbern.report.svg import CLASSES, INK, MAP, SCHEMES, class_colour, draw, to_hex
+from dbern.report.svg import draw
 from dbern.report.wording import REPORT_HINT, guarantee_of, parameters_of
 from dbern.synopsis.bands import NO_ROWS
 from dbern.synopsis.drawing import MAX_PANELS

@@ -1,8 +1,4 @@
-"""Pictures as inline SVG that follows the page's colour scheme.
-
-Colours are those of pages and notebooks, once for each scheme; a released function is drawn beside
-the non-private one, for data that is not private.
-"""
+"""Pictures as inline SVG that follows the page's colour scheme (`dbern.report.colours`)."""
 
 from __future__ import annotations
 
@@ -18,44 +14,18 @@ import numpy as np
 from dbern.data.domain import Axis
 from dbern.data.times import TimeUnit
 from dbern.errors import optional_import
+from dbern.report.colours import INK, SCHEMES, VARIABLES, channels, class_colour, shade
 from dbern.report.pictures import Panel, Picture, label
 from dbern.report.wording import REPORT_HINT
 from dbern.system import format_number
-from dbern.types import FloatArray
+from dbern.types import BoolArray, FloatArray
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import xarray
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis as Scale
     from matplotlib.figure import Figure
 
 
-SCHEMES = ("light", "dark")
-INK = {
-    "light": {
-        "paper": "#fbfaf7", "card": "#f3f1ec", "ink": "#1d2124", "muted": "#5a6167",
-        "rule": "#dedad2", "accent": "#0a6b6b", "wash": "#d3e5e2",
-    },
-    "dark": {
-        "paper": "#14181a", "card": "#1c2124", "ink": "#ebe8e2", "muted": "#a5acb1",
-        "rule": "#333a3e", "accent": "#63c9c1", "wash": "#1f4646",
-    },
-}  # fmt: skip
-"""Text colours have a contrast of at least 4.5 on paper, card and wash."""
-MAP = {
-    "light": ("#f3f1ec", "#c9e0dc", "#7ab8b3", "#2b8383", "#0b4e54", "#052b33"),
-    "dark": ("#1c2124", "#17393d", "#1d6063", "#2f9390", "#7ccdc4", "#e3f7f0"),
-}
-"""From the least value to the largest, even in lightness."""
-CLASSES = ("#b9ad94", "#0f9a96", "#7d80cc", "#d59a3a", "#c96f86", "#7d93a3")
-_CERTAIN_OPACITY, _DOUBTFUL_OPACITY = 0.5, 0.18
-# Colours that no picture has: each becomes a variable of the page's style.
-VARIABLES = {
-    "ink": "#010203", "muted": "#010204", "rule": "#010205", "accent": "#010206", "wash": "#010207",
-    "paper": "#010208",
-}  # fmt: skip
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, found and selected
     "font.family": "sans-serif",
@@ -86,30 +56,6 @@ _DATE_FORMATS = {
 """Ticks of years, months, days, hours, minutes and seconds; offsets stand once for all of them."""
 _NUM_CONTOURS = 6
 _MAX_LABEL_LENGTH = 48
-
-
-def channels(colour: str) -> FloatArray:
-    """Return red, green and blue of ``#rrggbb``, from 0 to 1."""
-    return np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
-
-
-def shade(values: FloatArray, scheme: str) -> FloatArray:
-    """Return the colours (.., 3) of values (..) from 0, the least drawn, to 1, the largest."""
-    stops = np.array([channels(colour) for colour in MAP[scheme]])
-    positions = np.linspace(0.0, 1.0, len(stops))
-    return np.stack([np.interp(values, positions, stop) for stop in stops.T], axis=-1)
-
-
-def class_colour(index: int, scheme: str, *, certain: bool = True) -> FloatArray:
-    """Return a class's tint on the scheme's paper: text in ink can be read on it."""
-    opacity = _CERTAIN_OPACITY if certain else _DOUBTFUL_OPACITY
-    paper = channels(INK[scheme]["paper"])
-    return opacity * channels(CLASSES[index % len(CLASSES)]) + (1 - opacity) * paper
-
-
-def to_hex(colour: FloatArray) -> str:
-    """Format a colour as ``#rrggbb``."""
-    return "#" + "".join(f"{round(255 * float(channel)):02x}" for channel in colour)
 
 
 def draw(picture: Picture, name: str) -> dict[str, str]:
@@ -201,7 +147,7 @@ def _draw_maps(picture: Picture, form: str, name: str) -> str:
             axes.spines[:].set_visible(False)
             if index % columns == 0:
                 axes.set_ylabel(_cut(label(second)), parse_math=False)
-            _draw_contours(axes, picture, panel)
+            _draw_marks(axes, picture, panel)
 
     def below(figure: Figure) -> str:
         settled = zip(figure.axes, picture.panels, strict=False)
@@ -261,7 +207,8 @@ def date_ticks(scale: Scale, max_ticks: int) -> None:
     scale.set_major_formatter(concise)
 
 
-def _draw_contours(axes: Axes, picture: Picture, panel: Panel) -> None:
+def _draw_marks(axes: Axes, picture: Picture, panel: Panel) -> None:
+    """Draw lines of a map's levels and hatch what it lacks; or edges and names of classes."""
     grids = list(map(_coordinates, picture.axes, panel.values.shape))
     style: dict[str, Any] = {"colors": VARIABLES["ink"], "linewidths": 0.8}
     if picture.kind == "map":
@@ -284,7 +231,7 @@ def _draw_contours(axes: Axes, picture: Picture, panel: Panel) -> None:
         )
 
 
-def _innermost_point(inside: FloatArray) -> tuple[int, int]:
+def _innermost_point(inside: BoolArray) -> tuple[int, int]:
     """Point of a region that is farthest from its edge, nearly."""
     from scipy.ndimage import distance_transform_edt
 
@@ -333,30 +280,3 @@ def _png(colours: FloatArray) -> str:
     pixels = np.rint(255 * np.flipud(colours.transpose(1, 0, 2))).astype(np.uint8)
     imsave(content, pixels, format="png", metadata={"Software": ""})
     return base64.b64encode(content.getvalue()).decode()
-
-
-def draw_beside(
-    released: xarray.DataArray, private: xarray.DataArray, path: Path, title: str
-) -> None:
-    """Draw a released function beside the non-private one as PNG: for data that is not private.
-
-    Both have one or two dimensions, on the same grid.
-    """
-    with optional_import("pictures need matplotlib. Install it with: pip install 'dbern[report]'"):
-        from matplotlib.figure import Figure
-    figure = Figure(figsize=(10, 4.2), layout="constrained", dpi=110)
-    figure.suptitle(title)
-    if released.ndim == 1:
-        axes = figure.add_subplot()
-        private.plot.line(ax=axes, color="0.6", lw=3, label="not private")
-        released.plot.line(ax=axes, color="C0", label="released")
-        axes.set_title("")
-        axes.legend()
-    else:
-        scale: dict[str, Any] = {"vmin": 0, "vmax": float(private.max())}
-        for number, (values, name) in enumerate(((private, "not private"), (released, "released"))):
-            axes = figure.add_subplot(1, 2, number + 1)
-            values.plot.pcolormesh(ax=axes, add_colorbar=False, **scale)
-            axes.set(title=name, aspect="equal")
-        figure.colorbar(axes.collections[0], ax=figure.axes, label="density", extend="both")
-    figure.savefig(path)

@@ -19,8 +19,8 @@ from dbern.ask.interval import Quotients, _product_families, undenied_quotients
 from dbern.ask.kernel_envelopes import density_envelope
 from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
+from dbern.report.colours import INK, channels
 from dbern.report.page import synopsis_page
-from dbern.report.svg import INK, channels
 
 pytestmark = pytest.mark.slow
 KINDS = ["curve", "map", "groups", "bins", "slices", "regions", "regression", "response map"]

@@ -26,10 +26,10 @@ from unpacking import unpacked
 import dbern
 from dbern.certify.error_summary import ErrorSummary, lower_bound_text, upper_bound_text
 from dbern.combination import combination_of
+from dbern.report.colours import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.report.live import live
 from dbern.report.page import _queries, _template, synopsis_page
 from dbern.report.pictures import picture_of
-from dbern.report.svg import CLASSES, INK, SCHEMES, channels, class_colour
 from dbern.report.terminal import drawing
 from dbern.report.wording import guarantee_of
 

@@ -142,7 +142,7 @@ class MomentSketch:
             periods=tuple(axis.periods for axis in self.axes),
             edges=tuple((0.0, *axis.cuts, 1.0) for axis in self.axes),
             bits=self.bits,
-            order=self.order,
+            degree=self.order,
             splines=False,
         )
 

@@ -66,7 +66,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
@@ -88,7 +88,7 @@ from dbern.measure.kernel_sketch import (
     smallest_sketch,
     truncation_error,
 )
-from dbern.measure.record_integers import EQUAL, Rows, Terms, add_slowly, strides
+from dbern.measure.record_integers import Rows, Terms, add_rows_plainly
 from dbern.measure.record_weights import UNIT_WEIGHT, WEIGHTS_BYTES, RecordWeights
 from dbern.measure.statistic import RecordSum
 from dbern.privacy.budget import Protection
@@ -108,6 +108,7 @@ _LOOPS = "dbern.measure.loops"
 _FEW = 1 << 21  # additions, which take less time than numba does to start
 _added = [0]  # by this process
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
+_ONE_CELL = (0.0, 1.0)  # edges of a period that is one cell
 _TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbytes)
 """Tables that one slab after another is contracted with: each task has counters of its own."""
 
@@ -120,7 +121,7 @@ def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
 
         loops.add_rows_compiled(state, rows, terms)
     else:
-        add_slowly(state, rows, terms)
+        add_rows_plainly(state, rows, terms)
 
 
 @dataclass(frozen=True)
@@ -371,13 +372,13 @@ class BinnedSumAccumulator(RecordAccumulator):
         extents = self.strategy.counted.shape
         return Terms(
             indices=indices,
-            targets=indices @ np.array(strides(extents), dtype=np.int64),
+            targets=indices @ np.array(_strides(extents), dtype=np.int64),
             outputs=self.kernel_sum.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
-            edges=(EQUAL,) * len(axes),
+            edges=(_ONE_CELL,) * len(axes),
             bits=self.bits,
-            order=axes[0].degree,
+            degree=axes[0].degree,
             splines=True,
         )
 
@@ -389,6 +390,11 @@ class BinnedSumAccumulator(RecordAccumulator):
             return np.array([numerator / units for numerator in numerators])
         integers = state[output, slab.start : slab.stop].astype(np.float64)
         return np.ldexp(integers, -self.bits) / self.n
+
+
+def _strides(extents: Sequence[int]) -> list[int]:
+    """Distances of neighbours along each axis of a C-contiguous array, in entries."""
+    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
 
 
 @dataclass(frozen=True)

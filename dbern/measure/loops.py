@@ -2,8 +2,8 @@
 
 Stages of plain loops over a block of records, so that all but the last addition is done for
 several records at once; B-splines are added eight at a time. The order of operations on one record
-is that of `add_slowly` in `dbern.measure.record_integers`, and no operation is fused: the integers
-are the same, bit for bit.
+is that of `add_rows_plainly` in `dbern.measure.record_integers`, and no operation is fused: the
+integers are the same, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.core.cgutils import for_range
 from numba.extending import intrinsic
 
 from dbern.compiling import compiled, inlined
-from dbern.measure.record_integers import Rows, Terms, add_slowly, require_inside
+from dbern.measure.record_integers import Rows, Terms, add_rows_plainly, require_inside
 from dbern.types import Int64Array
 
 _BLOCK = 128  # records: what is known of them stays in a core's first cache
@@ -48,7 +48,7 @@ def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
         _read_only(() if rows.output is None else rows.output, np.int64),
         _read_only(() if rows.counts is None else rows.counts, np.bool_),
     )
-    unit, length = float(1 << terms.bits), terms.order + 1
+    unit, length = float(1 << terms.bits), terms.degree + 1
     if not terms.splines:
         _compiled(dimensions, splines=False)(
             state,
@@ -58,7 +58,7 @@ def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
             np.array([terms.extents, terms.periods], dtype=np.int64),
             tuple(_read_only(edges, np.float64) for edges in terms.edges),
             unit,
-            terms.order,
+            terms.degree,
         )
         return
     *outer_extents, last = terms.extents
@@ -70,7 +70,9 @@ def _add_terms(state: Int64Array, rows: Rows, terms: Terms) -> None:
     sums = _aligned(np.zeros(layers * extents[-1] + _ABREAST, np.int64)) if spread else state
     factors = _aligned(np.zeros((dimensions * _BLOCK + 1) * _ABREAST))
     sizes = np.array([extents, terms.periods, (*(1 for _ in outer_extents), step)], dtype=np.int64)
-    _compiled(dimensions, splines=True)(sums, *arguments, starts, sizes, factors, unit, terms.order)
+    _compiled(dimensions, splines=True)(
+        sums, *arguments, starts, sizes, factors, unit, terms.degree
+    )
     if spread:
         _gather()(state, sums, last, cells, length)
 
@@ -80,7 +82,7 @@ def _spreads(cells: int, rows: Rows, terms: Terms) -> bool:
 
     They overlap in the state, where a processor waits until the record before is stored.
     """
-    runs = len(rows.columns[0]) * len(terms.targets) // (terms.order + 1)
+    runs = len(rows.columns[0]) * len(terms.targets) // (terms.degree + 1)
     return cells <= min(_SPREAD_BYTES // (8 * _ABREAST), runs)
 
 
@@ -450,8 +452,8 @@ def add_rows_compiled(state: Int64Array, rows: Rows, terms: Terms) -> None:
     require_inside(state, rows, terms)  # the loops check nothing
     if len(rows.columns[0]) == 0:
         return
-    if terms.bits > _MOST_BITS or (terms.splines and terms.order >= _ABREAST):
-        add_slowly(state, rows, terms)
+    if terms.bits > _MOST_BITS or (terms.splines and terms.degree >= _ABREAST):
+        add_rows_plainly(state, rows, terms)
         return
     if len(terms.indices) >= _MANY_TERMS and state.nbytes > _CACHE_BYTES:
         rows = _by_cell(rows, terms)

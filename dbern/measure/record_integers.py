@@ -11,19 +11,14 @@ count adds zeros.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from dbern.bernstein.splines import local_weights
 from dbern.types import BoolArray, FloatArray, Int64Array
-
-EQUAL = (0.0, 1.0)
-"""Edges of a period that is one cell."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +47,8 @@ class Terms:
     Row t of `indices` (terms, l) chooses the factor of each axis, ``targets[t]`` is where the
     flat state has the term for the first output and the first cells. The state has `outputs`
     layers of cells, each of the lengths `extents`. Axes have equal `periods`, cut at `edges` from 0
-    to 1; ``(0, 1)`` for equal cells. A weight of one is the integer ``2^bits``. `order` is the
-    degree of the B-splines (`splines`), or the largest degree of the polynomials.
+    to 1; ``(0, 1)`` for equal cells. A weight of one is the integer ``2^bits``. `degree` is that
+    of the B-splines (`splines`), or the largest of the polynomials.
     """
 
     indices: Int64Array
@@ -63,7 +58,7 @@ class Terms:
     periods: tuple[int, ...]
     edges: tuple[tuple[float, ...], ...]
     bits: int
-    order: int
+    degree: int
     splines: bool
 
     @cached_property
@@ -72,11 +67,6 @@ class Terms:
         last = [p * (len(e) - 1) - 1 for p, e in zip(self.periods, self.edges, strict=True)]
         cell = np.ravel_multi_index((self.outputs - 1, *last), (self.outputs, *self.extents))
         return int(cell) + int(self.targets.max()) + 1
-
-
-def strides(extents: Sequence[int]) -> list[int]:
-    """Distances of neighbours along each axis of a C-contiguous array, in entries."""
-    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
 
 
 def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
@@ -90,8 +80,11 @@ def require_inside(state: Int64Array, rows: Rows, terms: Terms) -> None:
         raise IndexError("an output that there is not")
 
 
-def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
-    """Add records, in place; bit for bit, this defines a record's integers.
+def add_rows_plainly(state: Int64Array, rows: Rows, terms: Terms) -> None:
+    """Drop or clamp records, scale and round them, and add them to a state, in place.
+
+    Bit for bit, this defines a record's integers. What is clamped here are its coordinates;
+    responses come as weights, clamped by `ResponseWeight` in `dbern.measure.record_weights`.
 
     Raises IndexError for arrays of different lengths, missing outputs and a smaller state.
     """
@@ -112,18 +105,20 @@ def add_slowly(state: Int64Array, rows: Rows, terms: Terms) -> None:
         cell, offset = _locate(positions[:, axis], periods, np.array(edges))
         target = target * terms.extents[axis] + cell
         rule = local_weights if terms.splines else _chebyshev
-        factors.append(rule(offset, terms.order))
+        factors.append(rule(offset, terms.degree))
     scale = np.full(len(positions), 2.0**terms.bits)
     if rows.weight is not None:
         scale = rows.weight[counts] * scale
     for index, first in zip(terms.indices, terms.targets, strict=True):
         product = scale
-        for axis, degree in enumerate(index):
-            product = product * factors[axis][degree]
+        for axis, chosen in enumerate(index):
+            product = product * factors[axis][chosen]
         np.add.at(state.reshape(-1), first + target, np.rint(product).astype(np.int64))
 
 
-def _locate(positions: FloatArray, periods: int, edges: FloatArray) -> tuple[Any, FloatArray]:
+def _locate(
+    positions: FloatArray, periods: int, edges: FloatArray
+) -> tuple[Int64Array, FloatArray]:
     """Cells and offsets in [-1, 1] of positions in the unit interval."""
     scaled = positions * periods
     period = np.minimum(scaled.astype(np.int64), periods - 1)
@@ -135,8 +130,8 @@ def _locate(positions: FloatArray, periods: int, edges: FloatArray) -> tuple[Any
     return period * (len(edges) - 1) + cell, 2.0 * fraction - 1.0
 
 
-def _chebyshev(offsets: FloatArray, order: int) -> list[FloatArray]:
+def _chebyshev(offsets: FloatArray, degree: int) -> list[FloatArray]:
     powers = [np.ones_like(offsets), offsets]
-    while len(powers) <= order:
+    while len(powers) <= degree:
         powers.append(2.0 * offsets * powers[-1] - powers[-2])
     return powers

@@ -27,7 +27,7 @@ from timing import BENCH, Table, keep, seconds, together
 from dbern.data.footers import footer_tag
 from dbern.data.parquet import read_batches, write_records
 from dbern.measure.counters import Counters, Portion
-from dbern.measure.record_integers import add_slowly
+from dbern.measure.record_integers import add_rows_plainly
 from dbern.planning.planner import plan
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
@@ -83,7 +83,7 @@ def twin_state(counters: Counters, path: Path, portion: Portion) -> np.ndarray:
     (part,) = counters.parts
     state = counters.empty()
     for batch in read_batches(str(path), portion.row_groups, counters.columns):
-        add_slowly(state, part.kernel_sum.rows(batch), part._terms)
+        add_rows_plainly(state, part.kernel_sum.rows(batch), part._terms)
     return state
 
 

@@ -18,8 +18,9 @@ from dbern import compiling
 from dbern.measure import kernel_sums as dispatching
 from dbern.measure import loops as compiled
 from dbern.measure.kernel_sketch import Cells, MomentSketch
+from dbern.measure.kernel_sums import _ONE_CELL, _strides
 from dbern.measure.loops import add_rows_compiled
-from dbern.measure.record_integers import EQUAL, Rows, Terms, add_slowly, strides
+from dbern.measure.record_integers import Rows, Terms, add_rows_plainly
 
 BITS = (40, 17)
 CUTS = (0.1, 0.25, 0.7000000000000001)
@@ -29,8 +30,8 @@ ODD = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 2.2e-308, -0.0, 0.0, 1e308, -1e
 def splines(cells, degree, bits, outputs=1) -> Terms:
     indices = np.array(list(itertools.product(range(degree + 1), repeat=len(cells))))
     extents = tuple(count + degree for count in cells)
-    return Terms(indices, indices @ np.array(strides(extents)), outputs, extents, cells,
-                 (EQUAL,) * len(cells), bits, degree, splines=True)  # fmt: skip
+    return Terms(indices, indices @ np.array(_strides(extents)), outputs, extents, cells,
+                 (_ONE_CELL,) * len(cells), bits, degree, splines=True)  # fmt: skip
 
 
 def moments(cells, order, bits, outputs=1, cut=False) -> Terms:
@@ -59,7 +60,7 @@ def states(rows: Rows, terms: Terms) -> tuple[np.ndarray, np.ndarray]:
     """Compiled sums and the twin's."""
     found = np.zeros((2, terms.min_state_size), dtype=np.int64)
     add_rows_compiled(found[0], rows, terms)
-    add_slowly(found[1], rows, terms)
+    add_rows_plainly(found[1], rows, terms)
     return found[0], found[1]
 
 
@@ -218,12 +219,12 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
     monkeypatch.delitem(sys.modules, "dbern.measure.loops")
     monkeypatch.setattr(dispatching, "_FEW", 2 * 100 * len(terms.indices))
     monkeypatch.setattr(dispatching, "_added", [0])
-    monkeypatch.setattr(dispatching, "add_slowly", lambda *_: ways.append("slowly"))
+    monkeypatch.setattr(dispatching, "add_rows_plainly", lambda *_: ways.append("plainly"))
     monkeypatch.setattr(compiled, "add_rows_compiled", lambda *_: ways.append("compiled"))
     monkeypatch.setattr("dbern.measure.loops", compiled)
     for _ in range(3):
         dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
-    assert ways == ["slowly", "slowly", "compiled"]
+    assert ways == ["plainly", "plainly", "compiled"]
     monkeypatch.setitem(sys.modules, "dbern.measure.loops", compiled)
     monkeypatch.setattr(dispatching, "_added", [0])
     dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)

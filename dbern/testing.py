@@ -262,11 +262,11 @@ def search(learner: type[Learner], spec: ReleaseSpec | Mapping[str, Mapping[str,
     Examples
     --------
     >>> from dbern.targets import KernelDensity
-    >>> found = search(KernelDensity, {
+    >>> result = search(KernelDensity, {
     ...     "data": {"bounds": {"x": [0.0, 10.0]}}, "target": {"bandwidth": [2.0]},
     ...     "mechanism": {"k": 12, "h": 2, "noise": "laplace"},
     ... })
-    >>> found.found, 0.5 < found.largest <= 1, found.component
+    >>> result.found, 0.5 < result.largest <= 1, result.component
     (False, True, 'density')
     """
     with known(learner):

@@ -52,7 +52,7 @@ PUBLIC_CLASSES = {  # and functions that users or authors of learners meet, besi
         "Series",
         "Stream",
     ),
-    *("Regression", "Smoother"),
+    "Regression",
     *("open_synopsis", "shape"),
 }
 SECTION = re.compile(r"^(Parameters|Returns|Raises|Attributes|Examples)\n-{3}", re.MULTILINE)

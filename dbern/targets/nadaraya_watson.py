@@ -22,9 +22,9 @@ from dbern.measure.record_weights import HasResponse, InGroups, RecordWeights, R
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import bandwidth_note, readable_lengths, regression_deviation
-from dbern.targets.kernel_density import Smoother
 from dbern.targets.learner import DesignedStatistic, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
+from dbern.targets.smoother import Smoother
 from dbern.targets.typical import TypicalResponses
 
 _HALF = Fraction(1, 2)

@@ -97,7 +97,7 @@ def test_a_learner_about_which_nothing_is_proved_is_refused(monkeypatch, data, k
     class Unproved(KernelSum):
         protected = Statistic.protected
 
-    monkeypatch.setattr("dbern.targets.kernel_density.KernelSum", Unproved)
+    monkeypatch.setattr("dbern.targets.smoother.KernelSum", Unproved)
     with pytest.raises(dbern.SpecError, match=rf"^data\.{key}: nothing is proved .*. Write "):
         CASES["density"].spec(1, 2, "laplace", rows=data)
     assert CASES["density"].spec(1, 2, "laplace").components
@@ -157,6 +157,6 @@ def test_a_statistic_that_spends_less_than_nothing_is_refused(monkeypatch):
     class Hidden(KernelSum):
         objective_fraction = Fraction(-1, 2)
 
-    monkeypatch.setattr("dbern.targets.kernel_density.KernelSum", Hidden)
+    monkeypatch.setattr("dbern.targets.smoother.KernelSum", Hidden)
     with pytest.raises(dbern.SpecError, match="spends less than 0"):
         plan_files(CASES["density"].spec(1, 2, "laplace"), ())

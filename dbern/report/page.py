@@ -2,10 +2,10 @@
 
 Its bytes depend on the synopsis and the name of its folder alone, under given versions. A page has
 two pictures: one that stands (`dbern.report.svg`, of `pictures`), and one that answers (`live` and
-``live.js``). Headings, labels of tables and fixed sentences are in ``templates/synopsis.html``,
-those of the live part in ``templates/live.html`` and ``live.js``; captions and alternative texts
-are here, the guarantee's words in `wording`, those of errors in `dbern.certify.error_summary`. Maps
-in notebooks are of `synopsis.drawing`.
+``live.js``), in the colours of `colours`. Headings, labels of tables and fixed sentences are in
+``templates/synopsis.html``, those of the live part in ``templates/live.html`` and ``live.js``;
+captions and alternative texts are here, the guarantee's words in `wording`, those of errors in
+`dbern.certify.error_summary`. Maps in notebooks are of `synopsis.drawing`.
 """
 
 from __future__ import annotations

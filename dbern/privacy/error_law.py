@@ -17,7 +17,12 @@ import numpy as np
 from dbern.privacy.covariance import NoiseCovariance, k_norm_covariance
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.privacy.simulation import independent_draws, k_norm_draws
+from dbern.privacy.simulation import (
+    gaussian_sum_draws,
+    independent_draws,
+    k_norm_draws,
+    laplace_sum_draws,
+)
 from dbern.privacy.tails import (
     float_above,
     gaussian_tail,
@@ -30,6 +35,8 @@ from dbern.types import FloatArray
 
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
 """`ErrorLaw.simulate`."""
+Weights: TypeAlias = tuple[tuple[float, int], ...]
+"""Pairs of a weight and the number of independent releases that have it."""
 
 
 class ErrorLaw(ABC):
@@ -68,6 +75,18 @@ class ErrorLaw(ABC):
     @abstractmethod
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
         """Draw so many values of one output, independently, in floats: (size, draws)."""
+
+    def simulate_sum(
+        self, weights: Weights, size: int, draws: int, stream: KeyStream
+    ) -> FloatArray:
+        """Draw weighted sums of as many independent outputs as `weights` count: (size, draws).
+
+        True for any law. All outputs are drawn at once: a law may begin parts of the stream anew at
+        each `simulate`.
+        """
+        each = np.array([weight for weight, count in weights for _ in range(count)])
+        drawn = self.simulate(size, len(each) * draws, stream).reshape(size, len(each), draws)
+        return np.asarray(np.einsum("i,sid->sd", each, drawn))
 
 
 @dataclass(frozen=True)
@@ -126,6 +145,15 @@ class LaplaceErrors(NoiseErrors):
         """Bound of a sub-gamma variable (`laplace_weighted_tail`)."""
         return laplace_weighted_tail(self.law.scale, root, largest, level)
 
+    def simulate_sum(
+        self, weights: Weights, size: int, draws: int, stream: KeyStream
+    ) -> FloatArray:
+        """Draw the continuous laws' sum: each discrete draw is within a granule of its own.
+
+        That is a thousandth of a release's sensitivity or less.
+        """
+        return laplace_sum_draws(self.scale, weights, size, draws, stream)
+
 
 class KNormErrors(LaplaceErrors):
     """One vector of the K-norm law, with tails of Laplace noise (`dbern.privacy.tails`)."""
@@ -138,6 +166,8 @@ class KNormErrors(LaplaceErrors):
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
         """Draw the first values of whole vectors, by rejection (`k_norm_draws`)."""
         return k_norm_draws(self.law.scale, int(self.law.values), size, draws, stream)
+
+    simulate_sum = ErrorLaw.simulate_sum  # values are dependent, and not of Laplace's law
 
 
 class GaussianErrors(NoiseErrors):
@@ -161,3 +191,10 @@ class GaussianErrors(NoiseErrors):
         """Bound of a sub-Gaussian variable (`gaussian_weighted_tail`)."""
         del largest
         return gaussian_weighted_tail(self.law.scale, root, level)
+
+    def simulate_sum(
+        self, weights: Weights, size: int, draws: int, stream: KeyStream
+    ) -> FloatArray:
+        """Draw the continuous laws' sum, as of Laplace noise."""
+        root = math.sqrt(math.fsum(count * weight**2 for weight, count in weights))
+        return gaussian_sum_draws(root * self.scale, size, draws, stream)

@@ -13,21 +13,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from typing import Final
-
-import numpy as np
 
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.error_law import ErrorLaw
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.laws import GaussianNoise
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.privacy.public_numbers import uniform
 from dbern.types import FloatArray
 
-_GRID: Final = 1 << 16  # points of a distribution function
-_MOST: Final = 40.0  # deviations that it reaches to either side
 _OUTWARD: Final = 1 + 2.0**-40  # for the rounding of a few floats
 
 
@@ -53,8 +46,8 @@ class SumNoise:
 
     @property
     def values(self) -> float:
-        """Infinity: values are independent, as those of each release are."""
-        return math.inf
+        """Number of values of one joint draw, as of each release."""
+        return self.law.values
 
     @property
     def root(self) -> float:
@@ -81,7 +74,7 @@ class SumErrors(ErrorLaw):
 
     @property
     def covariance_per_scale(self) -> NoiseCovariance:
-        """Covariance of a release's values, as those of a sum are independent too."""
+        """Covariance of a release's values: those of a sum are as dependent."""
         return self.single.covariance_per_scale
 
     def tail(self, count: int, beta: Fraction) -> float:
@@ -99,33 +92,5 @@ class SumErrors(ErrorLaw):
         return self.single.weighted_tail(root * noise.root, largest * noise.largest, level)
 
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
-        """Draw the continuous laws' sum: each discrete draw is within a granule of its own.
-
-        That is a thousandth of a release's sensitivity or less. A sum of Gaussian variables is
-        Gaussian; one of Laplace variables is read from its distribution function.
-        """
-        uniforms = uniform(stream, size * draws) + 2.0**-54
-        if isinstance(self.noise.law, GaussianNoise):
-            from scipy.special import ndtri  # takes 30 ms to import
-
-            return np.asarray(self.scale * ndtri(uniforms)).reshape(size, draws)
-        values, probabilities = _laplace_sum(self.noise.weights)
-        drawn = self.single.scale * np.interp(uniforms, probabilities, values)
-        return np.asarray(drawn).reshape(size, draws)
-
-
-@lru_cache(maxsize=32)
-def _laplace_sum(weights: tuple[tuple[float, int], ...]) -> tuple[FloatArray, FloatArray]:
-    """Distribution function of a weighted sum of Laplace variables of scale one, on a grid.
-
-    By its characteristic function, ``prod_i (1 + w_i^2 t^2)^-n_i``. The grid ends at `_MOST`
-    deviations; what is left out of the transform is below 1e-7, for one variable, the worst case.
-    """
-    deviation = math.sqrt(2 * math.fsum(count * weight**2 for weight, count in weights))
-    step = 2 * _MOST * deviation / _GRID
-    frequencies = 2 * np.pi * np.fft.rfftfreq(_GRID, step)
-    logs = [-count * np.log1p((weight * frequencies) ** 2) for weight, count in weights]
-    density = np.fft.fftshift(np.fft.irfft(np.exp(np.sum(logs, axis=0)), _GRID))
-    probabilities = np.cumsum(np.maximum(density, 0.0))
-    values: FloatArray = (np.arange(_GRID, dtype=np.float64) - _GRID // 2 + 0.5) * step
-    return values, np.asarray(probabilities / probabilities[-1], dtype=np.float64)
+        """Draw the sum as the law of a release has it (`ErrorLaw.simulate_sum`)."""
+        return self.single.simulate_sum(self.noise.weights, size, draws, stream)

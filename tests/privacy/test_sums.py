@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from dbern.privacy.families import errors_of
-from dbern.privacy.laws import GaussianNoise, LaplaceNoise
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.privacy.sums import SumNoise
 
 LAWS = [LaplaceNoise(5000, -20, 5000), GaussianNoise(5000, -20, 5000**2)]
+VECTORS = KNormNoise(5000, -20, 5000, values=2)
 WEIGHTS = [[1.0], [0.5, 0.5, -0.25], [1.0] * 5 + [18 / 19] + [1 / 19] * 18]
 DRAWS = 40_000
 
@@ -27,7 +28,7 @@ def summed(law, weights, draws, index):
     )
 
 
-@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.kind)
+@pytest.mark.parametrize("law", [*LAWS, VECTORS], ids=lambda law: law.kind)
 @pytest.mark.parametrize("weights", WEIGHTS, ids=len)
 def test_draws_are_those_of_the_sum_of_each(law, weights):
     """By the two-sample statistic of Kolmogorov and Smirnov, exceeded by chance once in 10^6."""
@@ -62,3 +63,12 @@ def test_tails_hold_for_sums_of_draws(law, weights):
 
 def test_a_sum_counts_equal_weights_together():
     assert SumNoise.of(LAWS[0], [0.5, 0.25, 0.5]).weights == ((0.25, 1), (0.5, 2))
+
+
+def test_sums_of_vectors_have_the_covariance_of_a_vector():
+    """As K-norm noise takes back what it would inherit of Laplace noise, whose values are apart."""
+    errors = errors_of(SumNoise.of(VECTORS, [1.0, 0.5]))
+    drawn = errors.simulate(2, DRAWS, public_stream("a sum", 0))
+    for weights in ([1.0, 1.0], [1.0, -1.0]):
+        variance = errors.covariance.variance(np.array(2.0), np.array(sum(weights)))
+        assert (weights @ drawn).var() == pytest.approx(variance, rel=0.04)

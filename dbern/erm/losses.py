@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final, Protocol, Self
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar, Final, Literal, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,8 @@ from dbern.types import UNIT_ROUNDOFF, FloatArray
 _DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
 Pairs = Callable[[FloatArray, FloatArray], FloatArray]
 """``K(x_i, y_j)`` of points (m, l) and (n, l), or ``L(l, f)`` elementwise; workers import it."""
+TypicalRisk: TypeAlias = Literal["log loss", "wrong classes", "squared error"]
+"""Risk of a loss's minimizer on typical records, which plans predict."""
 _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error, assumed
 
 
@@ -42,6 +44,10 @@ class Loss(Protocol):
     A third party's loss is any frozen object with these members. That it is convex, with the
     slope and curvature it declares, is its author's promise: privacy rests on convexity and slope.
     """
+
+    @property
+    def typical_risk(self) -> TypicalRisk | None:
+        """Risk that plans predict of its minimizer; None where they predict nothing."""
 
     @property
     def curvature(self) -> float:
@@ -91,7 +97,12 @@ class StatedLengths:
 
 
 class NamedLoss(Loss, Protocol):
-    """A loss that a spec names, and a place in `LOSSES`."""
+    """A loss that a spec names: a frozen dataclass, and a place in `LOSSES`.
+
+    Its fields but for the `bound` of responses are its parameters in a spec.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     name: ClassVar[str]
     of_classes: ClassVar[bool]  # its labels are classes, not a response
@@ -109,6 +120,7 @@ def _ramp(z: FloatArray, width: float) -> FloatArray:
 
 class _SignLabels:
     of_classes: ClassVar[bool] = True
+    typical_risk: ClassVar[TypicalRisk | None] = "wrong classes"
 
     def scaled(self, radius: float) -> Self:  # noqa: ARG002 - classes have no unit
         return self
@@ -132,6 +144,7 @@ class Responses:
     """Labels in ``[-bound, bound]``."""
 
     of_classes: ClassVar[bool] = False
+    typical_risk: ClassVar[TypicalRisk | None] = None
     bound: float
 
     def admissible(self, labels: FloatArray) -> FloatArray:
@@ -205,6 +218,7 @@ class Logistic(_SignLabels):
     """
 
     name: ClassVar[str] = "logistic"
+    typical_risk: ClassVar[TypicalRisk | None] = "log loss"
     perturbable: ClassVar[bool] = True
     curvature = 0.25
     at_zero = OUTWARD * math.log(2)
@@ -239,6 +253,7 @@ class Square(Responses):
     """
 
     name: ClassVar[str] = "square"
+    typical_risk: ClassVar[TypicalRisk | None] = "squared error"
     perturbable: ClassVar[bool] = False
     bound: float = 1.0
     curvature = 1.0
@@ -284,6 +299,7 @@ class Huber(Responses):
     """
 
     name: ClassVar[str] = "huber"
+    typical_risk: ClassVar[TypicalRisk | None] = "squared error"
     perturbable: ClassVar[bool] = True
     threshold: float = 1.0
     bound: float = 1.0
@@ -386,6 +402,11 @@ LOSSES: Final[Mapping[str, type[NamedLoss]]] = {
     loss.name: loss for loss in (Logistic, Hinge, Square, Huber, EpsilonInsensitive)
 }
 """By the name that a spec gives; a new one is a class and a place here."""
+
+
+def parameters_of(loss: type[NamedLoss]) -> tuple[str, ...]:
+    """Return the keys of a spec that a loss uses: its fields but for the bound of responses."""
+    return tuple(field.name for field in fields(loss) if field.name != "bound")
 
 
 def one_vs_rest(classes: FloatArray, count: int) -> FloatArray:

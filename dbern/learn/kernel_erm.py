@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -13,7 +13,7 @@ from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.losses import LOSSES, Loss, StatedLengths, UserLoss, imported
+from dbern.erm.losses import LOSSES, Loss, StatedLengths, UserLoss, imported, parameters_of
 from dbern.erm.spaces import STATIONARY, GramKernel, LinearFeatures, UserKernel
 from dbern.errors import SpecError
 from dbern.learn.linear_functions import (
@@ -24,6 +24,7 @@ from dbern.learn.minimizers import (
     AUTO,
     CONSTANT,
     METHOD,
+    METHODS,
     SHARDS,
     Cost,
     Method,
@@ -36,26 +37,30 @@ from dbern.learn.minimizers import (
     gaussian_space,
     stated_cost,
 )
-from dbern.learn.predictions import minimizer_notes, predicted_weights
+from dbern.learn.predictions import minimizer_notes, predicted_weights, typical_records
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.learner import DesignedStatistic, Learner, Lengths, Positive, response_of
+from dbern.targets.parameters import USERS_OWN, either, refuse_unused
 from dbern.targets.predicted_functions import deviation_of
-from dbern.targets.typical import LARGE_CLASS, Typical, TypicalClasses, TypicalResponses
+from dbern.targets.typical import LARGE_CLASS
 
 _PERTURBABLE_LOSSES = [name for name, loss in LOSSES.items() if loss.perturbable]
 _SCALED = ("gaussian", *STATIONARY)
-_KERNELS = (*_SCALED, "polynomial", "arc-cosine", "linear", "module:name")
+_KERNELS = {
+    **dict.fromkeys(_SCALED, ("length_scale",)),
+    "polynomial": ("degree", "constant"),
+    "arc-cosine": ("constant",),
+    "linear": ("constant",),
+    USERS_OWN: ("kernel_bound", "kernel_lipschitz", "kernel_curvature"),
+}
+"""The parameters that each kernel uses."""
+_OF_USERS_LOSS = ("lipschitz", "at_zero", "curvature", "width")
 _DEGREE = 3
 _LESS_NOISE = 'of several classes kind = "support-vector-machine" has less noise: plan it'
 _MIN_LENGTH, _MAX_LENGTH = 1e-3, 1e3  # of what is predicted
-
-
-def _either(names: Sequence[str]) -> str:
-    *first, last = (f'"{name}"' for name in names)
-    return f"{', '.join(first)} or {last}"
 
 
 class KernelERM(Learner):
@@ -132,7 +137,7 @@ class KernelERM(Learner):
     chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "categories")
 
-    loss: str = Field(description=f"loss = {_either([*LOSSES, 'module:name'])}")
+    loss: str = Field(description=f"loss = {either([*LOSSES, USERS_OWN])}")
     kernel: str = Field("gaussian", description='kernel = "gaussian"')
     length_scale: Lengths | None = Field(
         None, description="length_scale = [1.0, 1.0], one per axis in data units"
@@ -163,6 +168,9 @@ class KernelERM(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One, of as many outputs as there are models."""
+        losses = {name: parameters_of(loss) for name, loss in LOSSES.items()}
+        losses[USERS_OWN] = _OF_USERS_LOSS
+        refuse_unused(self, loss=losses, kernel=_KERNELS, method=METHODS)
         loss = self._loss(schema)
         space = self._space(schema)
         if self._has_both_methods:
@@ -172,7 +180,7 @@ class KernelERM(Learner):
             key = "target.method" if self.method == "objective" else "data.bounds"
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
-                f'{_either(_PERTURBABLE_LOSSES)}. Write these, or method = "auto" and numbers.'
+                f'{either(_PERTURBABLE_LOSSES)}. Write these, or method = "auto" and numbers.'
             )
         minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
         return (replace(minimizer, sources=self._sources()),)
@@ -216,24 +224,19 @@ class KernelERM(Learner):
     def predictions(
         self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
     ) -> tuple[str, ...]:
-        """Predict the risk on typical records, beside a constant's; not of a loss of your own."""
+        """Predict the risk on typical records, beside a constant's, where the loss has one."""
         del n
-        if self._has_both_methods or ":" in self.loss:
+        loss = self._loss(schema)
+        if self._has_both_methods or not loss.typical_risk:
             return ()
-        axes, response = schema.domain.dimensions, schema.response
-        if response:
-            typical: Typical = TypicalResponses(axes, (), response.radius)
-        else:
-            classes = len(schema.classes.categories)
-            typical = TypicalClasses(axes, (), classes, self.loss == "logistic" and classes == 2)
-        space, loss = self._space(schema), self._loss(schema)
+        space, typical = self._space(schema), typical_records(schema, loss)
         if isinstance(space, LinearFeatures):
             noise = deviation_of(designs[0].law)
             return typical.note(
                 *predicted_weights(typical, space, loss, stated_cost(self.C), noise)
             )
         notes = minimizer_notes(typical, designs[0], space, loss, stated_cost(self.C))
-        several = self.kernel == "gaussian" and not response and typical.models > 1
+        several = self.kernel == "gaussian" and not schema.response and typical.models > 1
         poor = any(note.startswith(LARGE_CLASS) for note in notes)
         return (*notes, *[_LESS_NOISE] * (several and poor))
 
@@ -249,7 +252,6 @@ class KernelERM(Learner):
         )
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:
-        self._refuse_unused()
         domain = schema.domain
         if self.kernel in _SCALED:
             if self.length_scale is None:
@@ -264,6 +266,8 @@ class KernelERM(Learner):
             return self._users_kernel(domain)
         if self.kernel == "linear":
             return LinearFeatures(domain.dimensions, Linear(self.constant))
+        if self.kernel not in _KERNELS:
+            raise SpecError(f'target.kernel: "{self.kernel}" is unknown. Write {_listed(_KERNELS)}')
         axes = domain.dimensions
         kernel = (
             ArcCosine(self.constant)
@@ -271,22 +275,6 @@ class KernelERM(Learner):
             else Polynomial(self.degree or _DEGREE, math.sqrt(axes), self.constant)
         )
         return GramKernel(kernel, low=(-1.0,) * axes, width=(2.0,) * axes)
-
-    def _refuse_unused(self) -> None:
-        """Refuse an unknown kernel, and parameters that the kernel has no use for."""
-        users = ":" in self.kernel
-        if self.kernel not in _KERNELS and not users:
-            raise SpecError(f'target.kernel: "{self.kernel}" is unknown. Write {_listed(_KERNELS)}')
-        idle = {
-            "length_scale": self.kernel not in _SCALED,
-            "degree": self.kernel != "polynomial",
-            "kernel_bound": not users,
-            "kernel_lipschitz": not users,
-            "kernel_curvature": not users,
-        }
-        for name, unused in idle.items():
-            if unused and getattr(self, name) is not None:
-                raise SpecError(f'target.{name}: kernel = "{self.kernel}" has none. Leave it out.')
 
     def _users_kernel(self, domain: Domain) -> GramKernel:
         function = imported(self.kernel, "target.kernel")
@@ -306,11 +294,8 @@ class KernelERM(Learner):
         if ":" in self.loss:
             return self._users_loss(schema)
         if self.loss not in LOSSES:
-            known = (*LOSSES, "module:name")
+            known = (*LOSSES, USERS_OWN)
             raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
-        for name in ("lipschitz", "at_zero", "curvature"):
-            if getattr(self, name) is not None:
-                raise SpecError(f'target.{name}: is for loss = "module:name". Leave it out.')
         loss = LOSSES[self.loss]
         if loss.of_classes and schema.response is not None:
             raise SpecError(f'data.response: loss = "{self.loss}" is for classes. Leave it out.')
@@ -353,5 +338,5 @@ class KernelERM(Learner):
         )
 
 
-def _listed(names: Sequence[Any]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return "one of " + ", ".join(f'"{name}"' for name in names)

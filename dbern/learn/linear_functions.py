@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dbern.bernstein.reproducing import Linear
 from dbern.data.domain import RecordSchema
-from dbern.erm.losses import Logistic, Loss
+from dbern.erm.losses import Loss
 from dbern.erm.perturbed import PerturbedFunctions, loss_of
 from dbern.erm.spaces import LinearFeatures
 from dbern.erm.statistics import LinearFunctions
@@ -30,6 +30,7 @@ from dbern.learn.predictions import (
     determinant_fraction,
     predicted_perturbed,
     predicted_weights,
+    typical_records,
 )
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.statistic import Statistic
@@ -38,7 +39,6 @@ from dbern.reconstruct.base import AnyStrategy, VectorStrategy
 from dbern.targets.typical import (
     UNPREDICTED,
     Typical,
-    TypicalClasses,
     TypicalResponses,
 )
 
@@ -56,6 +56,7 @@ _PURE_EPSILON = (
 _CATEGORICAL_DELTA = (
     'budget.delta: linear functions with lists of values are for a pure epsilon. Write delta = "0"'
 )
+WEIGHTS_ONLY = 'target.constant, target.shards: are of method = "weights". Leave them out.'
 NUMERIC_ONLY = 'target.method: weights are of axes of numbers in this version. Write method = "{}".'
 
 
@@ -111,7 +112,8 @@ class UnboundLinearFunctions(LinearFunctions):
             return self._with_notes(candidates[0], UNPREDICTED)
         risks = [self._predicted(candidate, epsilon) for candidate in candidates]
         risk = min(risks)
-        return self._with_notes(candidates[risks.index(risk)], self.typical.note(risk))
+        predictions = self.typical.note(risk) if self.loss.typical_risk else ()
+        return self._with_notes(candidates[risks.index(risk)], predictions)
 
     def _with_notes(
         self, functions: LinearFunctions | PerturbedFunctions, predictions: tuple[str, ...]
@@ -176,27 +178,18 @@ def build_linear_functions(
 ) -> Statistic:
     """Linear functions by objective or weights, as the plan chooses.
 
-    Raises SpecError for parameters that the method, or an axis of categories, has no use for.
+    Raises SpecError for parameters that an axis of categories has no use for.
     """
     domain, response = schema.domain, schema.response
     if domain.categorical and method == "weights":
         raise SpecError(NUMERIC_ONLY.format("objective"))
-    if (method == "objective" or domain.categorical) and (constant, shards) != (1.0, "auto"):
-        raise SpecError(
-            'target.constant, target.shards: are of method = "weights". Leave them out.'
-        )
-    numbers, weights = len(domain.numeric), label_weights(schema)
-    space = LinearFeatures(sum(domain.blocks) + numbers, Linear(constant))
-    radius, classes = response.radius if response else 1.0, max(2, weights.outputs)
-    by_log_loss = loss == Logistic() and classes == 2
-    typical: Typical = (
-        TypicalResponses(numbers, domain.blocks, radius)
-        if response
-        else TypicalClasses(numbers, domain.blocks, classes, by_log_loss)
-    )
+    if domain.categorical and (constant, shards) != (1.0, "auto"):
+        raise SpecError(WEIGHTS_ONLY)
+    space = LinearFeatures(sum(domain.blocks) + len(domain.numeric), Linear(constant))
+    radius, weights = response.radius if response else 1.0, label_weights(schema)
     return UnboundLinearFunctions(
         domain, loss, space, weights, stated_cost(cost), radius, num_shards(shards),
-        chosen=cost == "auto", release_method=method, typical=typical,
+        chosen=cost == "auto", release_method=method, typical=typical_records(schema, loss),
     )  # fmt: skip
 
 

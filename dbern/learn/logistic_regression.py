@@ -20,6 +20,7 @@ from dbern.learn.minimizers import (
     AUTO,
     CONSTANT,
     METHOD,
+    METHODS,
     SHARDS,
     Cost,
     Method,
@@ -29,6 +30,7 @@ from dbern.learn.minimizers import (
 )
 from dbern.measure.statistic import Statistic
 from dbern.targets.learner import Learner
+from dbern.targets.parameters import refuse_unused
 
 
 class LogisticRegression(Learner):
@@ -79,6 +81,7 @@ class LogisticRegression(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One."""
+        refuse_unused(self, method=METHODS)
         classes = schema.classes.categories
         if self.link == "sigmoid" and len(classes) > 2:
             raise SpecError(

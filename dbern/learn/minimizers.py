@@ -34,6 +34,8 @@ CONSTANT = Field(1.0, ge=0, le=1e6, description="constant = 1.0, the constant fe
 
 
 Method = Literal["auto", "objective", "weights"]
+METHODS = {"auto": ("constant", "shards"), "objective": (), "weights": ("constant", "shards")}
+"""The parameters that each method uses, of those that not all do."""
 METHOD: Method = Field("auto", description='method = "auto", "objective" or "weights"')
 MIN_COST = 1e-9  # where a constant is learned, long before floats underflow
 Cost = Literal["auto"] | Annotated[float, Field(ge=MIN_COST, allow_inf_nan=False)]

@@ -20,6 +20,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from dbern.data.domain import RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.losses import Loss, one_vs_rest
 from dbern.erm.objective import (
@@ -44,7 +45,13 @@ from dbern.reconstruct.moments import Moments
 from dbern.system import one_thread
 from dbern.targets.learner import DesignedStatistic
 from dbern.targets.predicted_functions import Function, deviation_of
-from dbern.targets.typical import EXPLAINED, TYPICAL_STD, Typical
+from dbern.targets.typical import (
+    EXPLAINED,
+    TYPICAL_STD,
+    Typical,
+    TypicalClasses,
+    TypicalResponses,
+)
 from dbern.types import FloatArray
 
 _RIDGE = 1e-8  # of a Gram matrix's largest entry
@@ -54,6 +61,16 @@ _NARROW_DEVIATION = 0.05
 """Deviation of numbers for which the penalty is chosen: noise and penalty are felt there."""
 _RELATIVE_CURVATURE = 0.6
 """Mean second derivative of the logistic loss there, of its largest."""
+
+
+def typical_records(schema: RecordSchema, loss: Loss) -> Typical:
+    """Return typical records of a schema, with the risk that is predicted of a loss's minimizer."""
+    numbers, lists = len(schema.domain.numeric), schema.domain.blocks
+    if schema.response is not None:
+        return TypicalResponses(numbers, lists, schema.response.radius)
+    classes = len(schema.classes.categories)
+    by_log_loss = loss.typical_risk == "log loss" and classes == 2
+    return TypicalClasses(numbers, lists, classes, by_log_loss)
 
 
 def predicted_moments(moments: Moments, law: NoiseLaw, ridge: float | None) -> float:

@@ -21,10 +21,12 @@ from dbern.errors import SpecError
 from dbern.learn.linear_functions import (
     MAX_OBJECTIVE_ROWS,
     NUMERIC_ONLY,
+    WEIGHTS_ONLY,
     build_linear_functions,
 )
 from dbern.learn.minimizers import (
     CONSTANT,
+    METHODS,
     SHARDS,
     Cost,
     Shards,
@@ -39,6 +41,7 @@ from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS
 from dbern.targets.learner import DesignedStatistic, Learner, response_of
+from dbern.targets.parameters import refuse_unused
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import (
     UNEXPLAINED,
@@ -47,6 +50,7 @@ from dbern.targets.typical import (
     typical_variances,
 )
 
+_METHODS = {**METHODS, "auto": ("degree", *METHODS["auto"]), "moments": ("degree",)}
 _RELATIVE_THRESHOLD = 0.5
 """Of half the range: twice what responses deviate typically, and what noise grows with."""
 _LINEAR_TERM_FRACTION = 0.75
@@ -116,6 +120,7 @@ class RidgeRegression(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One."""
+        refuse_unused(self, method=_METHODS)
         response = response_of(schema)
         if self._by_moments(schema):
             return (MomentSums.of(schema.domain, response, self.degree),)
@@ -205,7 +210,7 @@ class RidgeRegression(Learner):
         return (f"by weights, {alpha_text(stated_cost(self.C), n)}", *typical.note(ours))
 
     def _by_moments(self, schema: RecordSchema) -> bool:
-        if self.method == "objective" and self.degree == 1:
+        if self.method == "objective":
             return False
         numbers = count_with_products(len(schema.domain.numeric), self.degree)
         listed = sum(schema.domain.blocks)
@@ -222,8 +227,6 @@ class RidgeRegression(Learner):
         fits = numbers < MOST_NUMBERS
         if self.method == "auto" and not listed and self.degree == 1:
             return fits and (self.constant, self.shards) == (1.0, "auto")
-        if self.method in ("objective", "weights") and self.degree == 2:
-            raise SpecError('target.degree: 2 is of moments. Write method = "moments".')
         if self.method == "weights" and listed:
             raise SpecError(NUMERIC_ONLY.format("moments"))
         if self.method != "weights" and not fits:
@@ -232,9 +235,7 @@ class RidgeRegression(Learner):
                 '"weights", or leave out axes.'
             )
         if self.method != "weights" and (self.constant, self.shards) != (1.0, "auto"):
-            raise SpecError(
-                'target.constant, target.shards: are of method = "weights". Leave them out.'
-            )
+            raise SpecError(WEIGHTS_ONLY)
         return self.method != "weights"
 
     @property

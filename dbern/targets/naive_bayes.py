@@ -36,6 +36,7 @@ from dbern.targets.bandwidths import (
 from dbern.targets.class_sums import ClassSums
 from dbern.targets.joint_bayes import NaiveBayesProduct
 from dbern.targets.learner import DesignedStatistic, KernelName, Learner, Lengths
+from dbern.targets.parameters import refuse_unused
 from dbern.targets.predicted_functions import bayes_notes, kernel_bayes_notes
 
 _COUNTS = Fraction(1, 10)
@@ -88,6 +89,7 @@ class NaiveBayes(Learner):
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One an axis and the counts; or F."""
+        refuse_unused(self, release={"factored": ("floor",), "joint": ()})
         label, domain = schema.classes, schema.domain
         numbers = Domain(domain.numeric, domain.outside)
         kernels = stated_kernels(numbers, self.bandwidth, self.kernel)

@@ -1,13 +1,18 @@
-"""A section of a spec: a strict model, and what is wrong with its keys in the words of the file."""
+"""A section of a spec: a strict model, and what is wrong with its keys in the words of the file.
+
+Parameters that nothing uses are wrong, too (`refuse_unused`).
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dbern.errors import SpecError
 
 _MIN_SIMILARITY = 0.75
 """Below it "bandwidth" would be taken for "width", another key."""
@@ -18,6 +23,8 @@ _REMOVED = {
     "bins alone",
 }
 """Keys that left, with what to write instead."""
+USERS_OWN = "module:name"
+"""Kind of what a user wrote, and names so."""
 _MESSAGES = {
     "missing": "is missing",
     "string_pattern_mismatch": "is empty",
@@ -99,3 +106,33 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
         **problem.get("ctx", {})
     )
     return f"{what}. Write {hint}"
+
+
+def refuse_unused(section: Section, **choices: Mapping[str, Collection[str]]) -> None:
+    """Refuse a parameter that a chosen kind has no use for, unless it is as by default.
+
+    `choices` has, by the key of each choice, such as ``loss``, the parameters that each of its
+    kinds uses. A parameter that several choices have a use for needs all of them to use it. A kind
+    that is not listed is not judged: that it is unknown is told elsewhere.
+
+    Raises SpecError with the kinds that the parameter is of.
+    """
+    for key, field in type(section).model_fields.items():
+        if getattr(section, key) == field.default:
+            continue  # estimators hand all parameters on
+        for choice, uses in choices.items():
+            kind = getattr(section, choice)
+            chosen = USERS_OWN if ":" in kind else kind
+            owners = [name for name, parameters in uses.items() if key in parameters]
+            if owners and chosen in uses and chosen not in owners:
+                instead = "that" if len(owners) == 1 else "one of these"
+                raise SpecError(
+                    f"target.{key}: is of {choice} = {either(owners)}, not of "
+                    f'{choice} = "{kind}". Leave it out, or write {instead}.'
+                )
+
+
+def either(names: Sequence[str]) -> str:
+    """Return names in quotation marks, of which one is to be written."""
+    *first, last = (f'"{name}"' for name in names)
+    return f"{', '.join(first)} or {last}" if first else last

@@ -90,7 +90,7 @@ CASES = {
     "squares": ({**ERM, "loss": "square", "C": 10.0}, RESPONSE, 2, KNOTS),
     "huber": ({"kind": "kernel-erm", "kernel": "polynomial", "loss": "huber", "C": 10.0}, RESPONSE,
               2, {"k": 4, "h": 8, "noise": "laplace"}),
-    "tube": ({**LINEAR, "loss": "epsilon-insensitive", "C": 100.0}, RESPONSE, 2, {}),
+    "linear": ({**LINEAR, "loss": "square", "C": 100.0}, RESPONSE, 2, {}),
     "bayes": (BAYES, TWO, 2, KNOTS),
     "bayes of three": (BAYES, THREE, 2, KNOTS),
     "joint": ({**BAYES, "release": "joint"}, TWO, 2, KNOTS),
@@ -98,7 +98,8 @@ CASES = {
 FEW = (60, "1/20")
 SIZES = {
     "poor": {"bayes": FEW},
-    "good": {"huber": (3000, "300"), "squares": (3000, "150"), "rounded gaps": (3000, "40"),
+    "good": {"huber": (3000, "300"), "squares": (3000, "150"), "linear": (3000, "70"),
+             "rounded gaps": (3000, "40"),
              "rounded gaps, cut": (3000, "40")},
 }  # fmt: skip
 USUAL = {"poor": (300, "1/20"), "good": (3000, "7")}
@@ -110,13 +111,25 @@ def planned(case, n, epsilon):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["nadaraya", "gaps", "machine", "tube", "bayes"])
+@pytest.mark.parametrize("case", ["nadaraya", "gaps", "machine", "linear", "bayes"])
 def test_a_plan_warns_where_a_constant_is_as_good(case):
     poor, good = planned(case, *FEW), planned(case, 1_000_000, "10")
     assert warned(poor)
     assert not warned(good)
     assert told(poor)[0] > 0.8 * told(poor)[1]
     assert told(good)[0] < 0.9 * told(good)[1]
+
+
+@pytest.mark.parametrize(
+    ("target", "predicted"),
+    [({"loss": "square"}, True), ({"loss": "epsilon-insensitive"}, False),
+     ({"loss": "conformance:pinball", "lipschitz": 0.75, "at_zero": 1.5}, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("kernel", [ERM, LINEAR])
+def test_squared_errors_are_predicted_of_losses_that_are_about_them(target, predicted, kernel):
+    target = {**kernel, "C": 10.0, **target}
+    plan = plan_files(spec_of(target, RESPONSE, *FEW), ())
+    assert any("predictions are off by" in note for note in plan.notes) is predicted
 
 
 @pytest.mark.parametrize(("n", "said"), [(500, True), (100_000, False)])

@@ -375,12 +375,8 @@ def test_a_plan_says_what_degree_two_costs(project):
 
 
 def test_degree_two_is_refused_where_it_cannot_be(project):
-    for target, text in (
-        ({"degree": 3}, r"target.degree"),
-        ({"degree": 2, "method": "weights"}, r"target.degree: 2 is of moments"),
-    ):
-        with pytest.raises(dbern.SpecError, match=text):
-            spec(project, {**RIDGE[0], **target}, RIDGE[1])
+    with pytest.raises(dbern.SpecError, match=r"target.degree"):
+        spec(project, {**RIDGE[0], "degree": 3}, RIDGE[1])
     many = {f"x{i}": [0.0, 1.0] for i in range(11)}
     with pytest.raises(dbern.SpecError, match=r"target.degree: axes and products are 77"):
         spec(project, {**RIDGE[0], "degree": 2}, RIDGE[1], many)

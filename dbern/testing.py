@@ -22,9 +22,8 @@ from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.spec import ReleaseSpec
-from dbern.privacy.families import FAMILIES
 from dbern.privacy.mechanism import to_grid
-from dbern.reconstruct import noise_names
+from dbern.reconstruct import noise_families
 from dbern.targets import Learner, known
 from dbern.types import FloatArray, Int64Array
 
@@ -105,9 +104,7 @@ def distance_ratios(first: Int64Array, second: Int64Array, planned: PlannedCompo
 def _sensitivity(planned: PlannedComponent) -> tuple[float, float]:
     """Sensitivity of the planned law, in granules: a norm, and the most by which to move."""
     law = planned.noise.law
-    family = next(
-        family for family in FAMILIES if planned.noise.kind in noise_names(family).values()
-    )
+    family = noise_families(planned.noise.kind)[0]
     if family.norm < math.inf:
         return family.norm, law.sensitivity_in_granules
     # The move of any one value, whose number is part of the law.

@@ -27,7 +27,7 @@ from dbern.ask.question import (
 from dbern.ask.regions import Boxes, Region, condition_text
 from dbern.ask.splines import Envelope
 from dbern.ask.weights import LAYERS, KernelsAt, Weights, layer_weights, under_condition
-from dbern.bernstein.kernels import KERNELS, Kernel, kernel_of
+from dbern.bernstein.kernels import ALL_KERNELS, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray
 
@@ -181,8 +181,8 @@ def read_coordinates(bins: ReleasedBins, points: Any, index: int) -> FloatArray:
 def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tuple[Kernel, ...]:
     """Read bandwidths and the name of a kernel, those of the release where there are none."""
     released, axes = bins.kernels, bins.domain.axes
-    if kernel is not None and kernel not in KERNELS:
-        raise SpecError(f'kernel: "{kernel}" is not known. Write one of {", ".join(KERNELS)}')
+    if kernel is not None:
+        ALL_KERNELS.get(kernel, "kernel")
     widths = [old.bandwidth * axis.width for old, axis in zip(released, axes, strict=True)]
     if bandwidth is not None:
         with suppress(ValueError, TypeError):  # whose text quotes the value

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dbern.cli.output import common
+from dbern.errors import SpecError
 
 
 @click.group()
@@ -36,8 +37,8 @@ def _described(kind: str) -> dict[str, Any]:
 
     try:
         learner = learner_of(kind)
-    except Exception as error:  # noqa: BLE001 -- another's package may fail in any way to import
-        summary = f"cannot be imported ({type(error).__name__}). Mend or remove its package"
+    except SpecError as error:  # another's package may fail in any way to import
+        summary = str(error).partition(f'"{kind}" of ')[2]
         return {"kind": kind, "summary": summary, "keys": [], "reads": []}
     keys = [
         {

@@ -27,7 +27,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.errors import SpecError
-from dbern.system import named_function
+from dbern.system import Registry, named_function
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _DEFAULT_FRACTION = 0.1  # of the range: the default of a tube and of a rounding
@@ -97,7 +97,7 @@ class StatedLengths:
 
 
 class NamedLoss(Loss, Protocol):
-    """A loss that a spec names: a frozen dataclass, and a place in `LOSSES`.
+    """A loss that a spec names: a frozen dataclass of `ALL_LOSSES`.
 
     Its fields but for the `bound` of responses are its parameters in a spec.
     """
@@ -118,14 +118,19 @@ def _ramp(z: FloatArray, width: float) -> FloatArray:
     return np.asarray(inside * (z - 0.5 * inside) / width)
 
 
-class _SignLabels:
+class Classes:
+    """Labels that are classes, -1 and 1."""
+
     of_classes: ClassVar[bool] = True
-    typical_risk: ClassVar[TypicalRisk | None] = "wrong classes"
+    perturbable: ClassVar[bool] = False
+    typical_risk: ClassVar[TypicalRisk | None] = None
 
     def scaled(self, radius: float) -> Self:  # noqa: ARG002 - classes have no unit
+        """Return the loss as it is."""
         return self
 
     def admissible(self, labels: FloatArray) -> FloatArray:
+        """Return the sign of labels."""
         return np.where(labels > 0, 1.0, -1.0)
 
 
@@ -144,6 +149,7 @@ class Responses:
     """Labels in ``[-bound, bound]``."""
 
     of_classes: ClassVar[bool] = False
+    perturbable: ClassVar[bool] = False
     typical_risk: ClassVar[TypicalRisk | None] = None
     bound: float
 
@@ -153,7 +159,7 @@ class Responses:
 
 
 @dataclass(frozen=True)
-class Hinge(_SignLabels, _RoundedKinks):
+class Hinge(Classes, _RoundedKinks):
     """``max(0, 1 - l f)`` for labels +-1, its kink rounded over a public width: ``h(1 - l f)``.
 
     ``|dL/df| = h' <= 1``; the derivative is (1/width)-Lipschitz in f because ``|l| = 1``;
@@ -171,6 +177,7 @@ class Hinge(_SignLabels, _RoundedKinks):
     """
 
     name: ClassVar[str] = "hinge"
+    typical_risk: ClassVar[TypicalRisk | None] = "wrong classes"
     perturbable: ClassVar[bool] = True
     width: float = 0.1
 
@@ -207,7 +214,7 @@ class Hinge(_SignLabels, _RoundedKinks):
 
 
 @dataclass(frozen=True)
-class Logistic(_SignLabels):
+class Logistic(Classes):
     """``log(1 + exp(-l f))`` for labels +-1.
 
     ``|dL/df| = s(-l f)`` with the sigmoid ``s(t) = 1/(1 + e^-t)``, increasing: over ``|f| <= R``
@@ -254,7 +261,6 @@ class Square(Responses):
 
     name: ClassVar[str] = "square"
     typical_risk: ClassVar[TypicalRisk | None] = "squared error"
-    perturbable: ClassVar[bool] = False
     bound: float = 1.0
     curvature = 1.0
     derivative_error = 0.0  # beyond one rounding, relative to M: counted for every loss
@@ -356,7 +362,6 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
     """
 
     name: ClassVar[str] = "epsilon-insensitive"
-    perturbable: ClassVar[bool] = False
     tube: float = 0.1
     width: float = 0.1
     bound: float = 1.0
@@ -401,7 +406,10 @@ class EpsilonInsensitive(Responses, _RoundedKinks):
 LOSSES: Final[Mapping[str, type[NamedLoss]]] = {
     loss.name: loss for loss in (Logistic, Hinge, Square, Huber, EpsilonInsensitive)
 }
-"""By the name that a spec gives; a new one is a class and a place here."""
+"""Ours by the name that a spec gives each."""
+
+ALL_LOSSES: Final[Registry[type[NamedLoss]]] = Registry("dbern.losses", LOSSES)
+"""Ours, and those of installed packages."""
 
 
 def parameters_of(loss: type[NamedLoss]) -> tuple[str, ...]:

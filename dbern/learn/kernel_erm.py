@@ -13,7 +13,16 @@ from dbern.bernstein.reproducing import ArcCosine, Linear, Polynomial
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain, RecordSchema
 from dbern.erm.gaussian_features import GaussianFeatures
-from dbern.erm.losses import LOSSES, Loss, StatedLengths, UserLoss, imported, parameters_of
+from dbern.erm.losses import (
+    ALL_LOSSES,
+    LOSSES,
+    Loss,
+    NamedLoss,
+    StatedLengths,
+    UserLoss,
+    imported,
+    parameters_of,
+)
 from dbern.erm.spaces import STATIONARY, GramKernel, LinearFeatures, UserKernel
 from dbern.errors import SpecError
 from dbern.learn.linear_functions import (
@@ -47,7 +56,6 @@ from dbern.targets.parameters import USERS_OWN, either, refuse_unused
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS
 
-_PERTURBABLE_LOSSES = [name for name, loss in LOSSES.items() if loss.perturbable]
 _SCALED = ("gaussian", *STATIONARY)
 _KERNELS = {
     **dict.fromkeys(_SCALED, ("length_scale",)),
@@ -170,6 +178,8 @@ class KernelERM(Learner):
         """One, of as many outputs as there are models."""
         losses = {name: parameters_of(loss) for name, loss in LOSSES.items()}
         losses[USERS_OWN] = _OF_USERS_LOSS
+        if self._named_loss:
+            losses[self.loss] = parameters_of(self._named_loss)
         refuse_unused(self, loss=losses, kernel=_KERNELS, method=METHODS)
         loss = self._loss(schema)
         space = self._space(schema)
@@ -178,9 +188,10 @@ class KernelERM(Learner):
             return (build_linear_functions(schema, loss, *parameters),)
         if self.method == "objective" or schema.domain.categorical:
             key = "target.method" if self.method == "objective" else "data.bounds"
+            perturbable = [name for name, loss in LOSSES.items() if loss.perturbable]
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
-                f'{either(_PERTURBABLE_LOSSES)}. Write these, or method = "auto" and numbers.'
+                f'{either(perturbable)}. Write these, or method = "auto" and numbers.'
             )
         minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
         return (replace(minimizer, sources=self._sources()),)
@@ -188,7 +199,14 @@ class KernelERM(Learner):
     @property
     def _has_both_methods(self) -> bool:
         """Whether both methods can release it."""
-        return self.kernel == "linear" and self.loss in _PERTURBABLE_LOSSES
+        named = self._named_loss
+        return self.kernel == "linear" and named is not None and named.perturbable
+
+    @property
+    def _named_loss(self) -> type[NamedLoss] | None:
+        """The loss, ours or of an installed package; None for a user's own and the unknown."""
+        known = ":" not in self.loss and self.loss in ALL_LOSSES
+        return ALL_LOSSES.get(self.loss, "target.loss") if known else None
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> KernelERM:
         """Return it with its C."""
@@ -206,6 +224,11 @@ class KernelERM(Learner):
         """Digests of the modules of a user's kernel and loss."""
         digests = ((key.rpartition(".")[2], digest) for key, _, digest in self._sources())
         return {f"{role}_sha256": digest for role, digest in digests}
+
+    def packages(self) -> dict[str, str]:
+        """Return the package of a loss that is not ours."""
+        package = "" if ":" in self.loss else ALL_LOSSES.origin(self.loss)
+        return {"loss": package} if package else {}
 
     def _sources(self) -> tuple[tuple[str, str, str], ...]:
         """Key, name and module's digest of a kernel and a loss of the user's."""
@@ -293,18 +316,18 @@ class KernelERM(Learner):
         self._refuse_lengths(schema.response.radius if schema.response else 1.0)
         if ":" in self.loss:
             return self._users_loss(schema)
-        if self.loss not in LOSSES:
-            known = (*LOSSES, USERS_OWN)
+        named = self._named_loss
+        if named is None:
+            known = (*ALL_LOSSES.names(), USERS_OWN)
             raise SpecError(f'target.loss: "{self.loss}" is unknown. Write {_listed(known)}')
-        loss = LOSSES[self.loss]
-        if loss.of_classes and schema.response is not None:
+        if named.of_classes and schema.response is not None:
             raise SpecError(f'data.response: loss = "{self.loss}" is for classes. Leave it out.')
-        if not loss.of_classes and schema.label is not None:
+        if not named.of_classes and schema.label is not None:
             raise SpecError(f'data.label: loss = "{self.loss}" is for a response. Leave it out.')
-        bound = 1.0 if loss.of_classes else response_of(schema).radius
+        bound = 1.0 if named.of_classes else response_of(schema).radius
         by_weights = self.method == "weights" or (self.method == "auto" and self.C != "auto")
         smooth = self._has_both_methods and not by_weights
-        return loss.stated(StatedLengths(bound, self.width, self.tube, self.threshold, smooth))
+        return named.stated(StatedLengths(bound, self.width, self.tube, self.threshold, smooth))
 
     def _refuse_lengths(self, scale: float) -> None:
         """Refuse what is far from the scale of predictions: the solver's steps grow with it."""

@@ -30,15 +30,14 @@ from dbern.model.strict import (
     StrictModel,
     Text,
     checked,
-    listed_in,
     or_value_error,
     require,
 )
 from dbern.privacy.contract import Sensitivity
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.privacy.families import FAMILIES, NoiseFamily, errors_of
+from dbern.privacy.families import ALL_NOISE, FAMILIES, NoiseFamily, errors_of
 from dbern.privacy.noise_law import NoiseLaw
-from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_names
+from dbern.reconstruct import STRATEGY_KINDS, map_of, noise_families, noise_names
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import ArrayLayout, Lattice
 from dbern.reconstruct.gram import MOST_POINTS
@@ -46,24 +45,30 @@ from dbern.reconstruct.gram import MOST_POINTS
 MOST_COEFFICIENTS = 1_000_000_000
 """Most values of one lattice, and of one vector."""
 _OF_LATTICES = {"k", "h", "approximation", "oblique", "spectral"}
-_LAWS = {family.law_kind: family.law for family in FAMILIES}
-_NAMES = tuple(dict.fromkeys(name for family in FAMILIES for name in noise_names(family).values()))
 
 
 def _law_of(law: Any) -> NoiseLaw:
     """Return a law by its fields; others are left out."""
-    if isinstance(law, tuple(_LAWS.values())):
+    if dataclasses.is_dataclass(law):
         return cast("NoiseLaw", law)
     require(isinstance(law, dict), "is no object")
-    kind = law.get("kind")
-    require(isinstance(kind, str) and kind in _LAWS, f"kind is none of {', '.join(_LAWS)}")
-    family_law = _LAWS[kind]
+    kind, ours = law.get("kind"), dict.fromkeys(family.law_kind for family in FAMILIES)
+    known = isinstance(kind, str) and kind in ALL_NOISE
+    require(known, f"kind is none of {', '.join(ours)}, and no installed package has it")
+    family_law = or_value_error(ALL_NOISE.get, kind, "noise.law").law
     names = [field.name for field in dataclasses.fields(family_law)]
     for name in names:
         require(name in law, f"{name} is missing")
         require(name == "kind" or type(law[name]) is int, f"{name} is not an integer")
     restored: NoiseLaw = or_value_error(lambda: family_law(**{name: law[name] for name in names}))
     return restored
+
+
+def _require_noise(name: str) -> None:
+    """Refuse a name of noise that is neither ours nor of an installed package."""
+    ours = dict.fromkeys(name for family in FAMILIES for name in noise_names(family).values())
+    known = or_value_error(noise_families, name)
+    require(known, f"is none of {', '.join(ours)}, and no installed package has it")
 
 
 Law: TypeAlias = Annotated[NoiseLaw, PlainValidator(_law_of), PlainSerializer(dataclasses.asdict)]
@@ -73,7 +78,7 @@ Law: TypeAlias = Annotated[NoiseLaw, PlainValidator(_law_of), PlainSerializer(da
 class ScaledNoise(StrictModel):
     """The noise in data units, and its exact integer law in granules of `granularity`."""
 
-    kind: Annotated[str, listed_in(_NAMES)]
+    kind: Annotated[str, checked(_require_noise)]
     scale: Positive
     granularity: Granule
     law: Law
@@ -88,8 +93,8 @@ class ScaledNoise(StrictModel):
 
     @model_validator(mode="after")
     def _require_law(self) -> Self:
-        families = [family for family in FAMILIES if self.kind in noise_names(family).values()]
-        require(type(self.law) in [family.law for family in families], "law does not fit the kind")
+        laws = [family.law for family in noise_families(self.kind)]
+        require(type(self.law) in laws, "law does not fit the kind")
         return self
 
     def require_unit(self, unit: float) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from dbern.bernstein.kernels import KERNELS, kernel_of
+from dbern.bernstein.kernels import ALL_KERNELS, KERNELS, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.certify.approximation import Approximation, Holder, KernelMixture, Linear, Smooth
 from dbern.certify.balls import GramBall, StatedBall
@@ -25,7 +25,7 @@ from dbern.model.strict import (
     Positive,
     Resolution,
     StrictModel,
-    listed_in,
+    checked,
     or_value_error,
     require,
 )
@@ -68,8 +68,13 @@ class _FunctionClass(StrictModel):
         """Refuse constants that are not of so many axes."""
 
 
+def _require_kernel(name: str) -> None:
+    known = f"is none of {', '.join(KERNELS)}, and no installed package has it"
+    require(name in ALL_KERNELS, known)
+
+
 class _Kernel(StrictModel):
-    name: Annotated[str, listed_in(KERNELS)]
+    name: Annotated[str, checked(_require_kernel)]
     bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
 
 

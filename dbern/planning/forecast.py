@@ -134,6 +134,8 @@ def notes_of(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> Iterator[s
     """Yield the notes of a plan."""
     spec, n = resolved.spec, resolved.n
     yield from spec.learner.notes(n)
+    for key, package in spec.packages().items():
+        yield f"{key} is of {package}: as stated, not checked, and privacy rests on it"
     for part in parts:
         yield from part.statistic.notes
     designs = [

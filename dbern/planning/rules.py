@@ -17,13 +17,13 @@ from dbern.errors import SpecError
 from dbern.measure.statistic import Statistic, require_counted
 from dbern.nights.section import StreamSection, check_partition, check_summed, node_of
 from dbern.planning.sections import (
-    WITH_DELTA,
     BudgetSection,
     DataSection,
     MechanismSection,
     ReleaseSection,
     TargetSection,
     ValuesTable,
+    needs_delta,
 )
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit, Protection, exact
 from dbern.privacy.contract import require_one_charge
@@ -195,7 +195,7 @@ def _check_stream(
 
 def _families(spec: Sections, charge: Budget) -> tuple[NoiseFamily, ...]:
     noise, paper = spec.mechanism.noise, spec.mechanism.calibration == "paper"
-    with_delta = WITH_DELTA.get(noise)
+    with_delta = needs_delta(noise)
     if paper and with_delta is False and noise != PAPER.lattice_name:
         raise SpecError(
             'mechanism.calibration: "paper" is proved for noise = "laplace" only. '

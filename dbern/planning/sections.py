@@ -21,13 +21,9 @@ from dbern.data.domain import (
 from dbern.data.times import from_text
 from dbern.errors import printable
 from dbern.privacy.families import FAMILIES
-from dbern.reconstruct import noise_names
+from dbern.reconstruct import noise_families, noise_names
 from dbern.targets.parameters import Section
 
-WITH_DELTA = {
-    name: family.with_delta for family in FAMILIES for name in noise_names(family).values()
-}
-"""Whether a noise needs a delta, by its name."""
 _Filled = Annotated[str, Field(pattern=r"\S")]
 _Column = Annotated[str, Field(max_length=LONGEST_NAME)]
 _UNIT = 'unit = { column = "user", max_contributions = 8 }'
@@ -37,8 +33,22 @@ _Bounds = Annotated[list[_Bound], Field(min_length=2, max_length=2)]
 _Whole = Annotated[int, Field(ge=1)]
 
 
+def needs_delta(noise: str) -> bool | None:
+    """Whether a noise needs a delta; None for "auto", which has none where there is none."""
+    families = noise_families(noise)
+    return families[0].with_delta if families else None
+
+
 def _noises(*, with_delta: bool) -> str:
-    return ", ".join(f'"{name}"' for name, needs in WITH_DELTA.items() if needs is with_delta)
+    ours = (family for family in FAMILIES if family.with_delta is with_delta)
+    names = dict.fromkeys(name for family in ours for name in noise_names(family).values())
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _known_noise(noise: str) -> str:
+    if noise != "auto" and not noise_families(noise):
+        raise PydanticCustomError("unknown", "is unknown")
+    return noise
 
 
 def _one_line(text: str) -> str:
@@ -171,9 +181,8 @@ class MechanismSection(Section):
     h: Literal["auto"] | _Whole | list[_Whole] = Field(
         "auto", description='h = "auto", h = 4 or h = [4, 2]'
     )
-    noise: str = Field(
+    noise: Annotated[str, AfterValidator(_known_noise)] = Field(
         "auto",
-        pattern=f"^(auto|{'|'.join(WITH_DELTA)})$",
         description=f'noise = "auto"; with delta = "0" {_noises(with_delta=False)}; with a delta '
         f"{_noises(with_delta=True)}; spectral ones are of solved functions",
     )

@@ -27,10 +27,10 @@ from dbern.nights.section import (
 )
 from dbern.planning.rules import NAME, Parsed, Sections, parse
 from dbern.privacy.budget import Budget, Protection
-from dbern.privacy.families import NoiseFamily
-from dbern.reconstruct import noise_names
+from dbern.privacy.families import NoiseFamily, package_of
+from dbern.reconstruct import STRATEGY_KINDS, noise_names
 from dbern.system import importable, is_url, named_function, read_small, resolve_url
-from dbern.targets import Learner
+from dbern.targets import ALL_LEARNERS, Learner
 from dbern.targets.parameters import explain
 from dbern.types import FloatArray
 
@@ -368,7 +368,19 @@ class ReleaseSpec(Sections):
         if self.stream is None:  # whose nodes have to add
             content["mechanism"].pop("h")
         content["target"] |= self.learner.identity()
+        if packages := self.packages():
+            content["packages"] = packages
         return content
+
+    def packages(self) -> dict[str, str]:
+        """Return the package and version of what is not ours, by the key that names it."""
+        parameters = self.learner.packages()
+        packages = {
+            "target.kind": ALL_LEARNERS.origin(self.target.kind),
+            **{f"target.{key}": package for key, package in parameters.items()},
+            "mechanism.noise": package_of(self.mechanism.noise, STRATEGY_KINDS),
+        }
+        return {key: package for key, package in packages.items() if package}
 
 
 def _from_sections(content: dict[str, Any], base: Path) -> ReleaseSpec:

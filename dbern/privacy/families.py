@@ -1,13 +1,13 @@
 """The families of noise: each law's names in a spec, what it is calibrated to and how it errs.
 
-A new law is a file beside this one, and a `NoiseFamily` of it here.
+A new law is a file beside this one, and a `NoiseFamily` of it here or in an installed package.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
@@ -26,6 +26,7 @@ from dbern.privacy.error_law import (
 from dbern.privacy.laws import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.noise_law import NoiseLaw, ValueNoise
 from dbern.privacy.sums import SumErrors, SumNoise
+from dbern.system import Registry
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,51 @@ ADVANCED: Final = _AdvancedFamily(
 K_NORM: Final = _KNormFamily({"binned": "binned-k-norm"})
 
 FAMILIES: Final[tuple[NoiseFamily, ...]] = (LAPLACE, GAUSSIAN, K_NORM, PAPER, ADVANCED)
+"""Ours, in the order of preference: "auto" means no other."""
+
+ALL_NOISE: Final[Registry[NoiseFamily]] = Registry(
+    "dbern.noise", {family.law_kind: family for family in (LAPLACE, GAUSSIAN, K_NORM)}, "law_kind"
+)
+"""The first family with each law, by the law's `kind`: ours, and those of installed packages."""
 
 
 def family_of(law: NoiseLaw) -> NoiseFamily:
     """Return the first family with this law."""
-    return next(family for family in FAMILIES if family.law is type(law))
+    ours = next((family for family in FAMILIES if family.law is type(law)), None)
+    return ours or ALL_NOISE.get(law.kind, "noise.law")
+
+
+def families_with(noise: str, kinds: Collection[str]) -> tuple[NoiseFamily, ...]:
+    """Return the families whose noise has a name, ours or else an installed one; none for "auto".
+
+    `kinds` as in `NoiseFamily.names`. An installed one is called as its law, or that after the
+    strategy: what is released is read from before the first hyphen of a name.
+
+    Raises SpecError for an installed one that is called otherwise.
+    """
+    ours = tuple(family for family in FAMILIES if noise in family.names(kinds).values())
+    if ours or noise == "auto":
+        return ours
+    before, _, after = noise.partition("-")
+    law = after if before in kinds and noise not in ALL_NOISE else noise
+    package = ALL_NOISE.origin(law)
+    if not package:
+        return ()
+    family = ALL_NOISE.get(law, "mechanism.noise")
+    names = family.names(kinds)
+    expected = {"": law, **{kind: f"{kind}-{law}" for kind in kinds}}
+    if law.partition("-")[0] in kinds or not {("", law)} <= names.items() <= expected.items():
+        raise SpecError(
+            f'mechanism.noise: "{law}" of {package} has names that are those of other noise. '
+            "Name a law by its kind, which begins with no strategy's, and with that after a hyphen"
+        )
+    return (family,) if noise in names.values() else ()
+
+
+def package_of(noise: str, kinds: Collection[str]) -> str:
+    """Return the package of a noise that is not ours, or ""."""
+    families = families_with(noise, kinds)
+    return ALL_NOISE.origin(families[0].law_kind) if families else ""
 
 
 def errors_of(law: ValueNoise) -> ErrorLaw:
@@ -165,18 +206,20 @@ def errors_of(law: ValueNoise) -> ErrorLaw:
 
 
 def named(
-    noise: str, kinds: Sequence[str], *, with_delta: bool, paper: bool = False
+    noise: str, kinds: Collection[str], *, with_delta: bool, paper: bool = False
 ) -> tuple[NoiseFamily, ...]:
     """Return the families that a spec's noise, "auto" or a name, stands for; first that of vectors.
 
     `kinds` as in `NoiseFamily.names`; an unknown name raises a SpecError.
     """
-    families: list[NoiseFamily] = []
-    for family in FAMILIES:
-        automatic = noise == "auto" and (family.in_auto or paper)
-        fits = family.with_delta == with_delta and paper == (family is PAPER)
-        if fits and (automatic or noise in family.names(kinds).values()):
-            families.append(family)
+    automatic = noise == "auto"
+    families = [
+        family
+        for family in (FAMILIES if automatic else families_with(noise, kinds))
+        if family.with_delta == with_delta
+        and paper == (family is PAPER)
+        and (family.in_auto or paper or not automatic)
+    ]
     if not families:
         raise SpecError(f'mechanism.noise: "{noise}" is not known. Write noise = "auto"')
     return tuple(families if "" in families[0].spec_names else [LAPLACE, *families])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dbern.privacy.families import NoiseFamily
+from dbern.privacy.families import NoiseFamily, families_with
 from dbern.reconstruct.axis_maps import AxisMap
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
@@ -30,6 +30,11 @@ STRATEGY_KINDS: Final = tuple(dict.fromkeys(axis_map.kind for axis_map in STRATE
 def noise_names(family: NoiseFamily) -> dict[str, str]:
     """Names of a family's noise, by kind of released values; "" for lattice values."""
     return family.names(STRATEGY_KINDS)
+
+
+def noise_families(noise: str) -> tuple[NoiseFamily, ...]:
+    """Return the families whose noise has a name, ours or an installed one; none for "auto"."""
+    return families_with(noise, STRATEGY_KINDS)
 
 
 def strategy_of(lattice: Lattice, maps: Sequence[AxisMap]) -> Strategy:

@@ -1,7 +1,9 @@
 """Limits, URLs, imports, progress, caches and texts, which every room may use."""
 
 from dbern.system.imports import (
+    Registry,
     importable,
+    imported,
     imports_told,
     named_function,
     source_digest,
@@ -39,6 +41,7 @@ from dbern.system.urls import (
 __all__ = [
     "LRUCache",
     "Progress",
+    "Registry",
     "address_limit",
     "and_text",
     "counted",
@@ -48,6 +51,7 @@ __all__ = [
     "format_number",
     "html_table",
     "importable",
+    "imported",
     "imports_told",
     "is_sqlite",
     "is_url",

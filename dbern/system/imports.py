@@ -1,21 +1,27 @@
-"""Functions that a spec names as module:name, their modules' texts, versions of packages."""
+"""Imports of what a spec names: functions as module:name, and registered things of packages."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from dbern.errors import SpecError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+Thing = TypeVar("Thing")
 
 
 @lru_cache
@@ -108,3 +114,98 @@ def source_digest(name: str) -> str:
     except (OSError, TypeError):
         return ""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Registry(Generic[Thing]):
+    """Things by the names that specs and stores have for them: ours, then those of packages.
+
+    An installed package adds one by an entry point of the `group`. Ours are found first, and entry
+    points are read only for a name that is not ours: that takes as long as many imports, and no
+    package stands in for what is ours. `ours` has each, or where it is: "module:name", imported
+    when it is first used. A thing says its own name as its attribute `attribute`. Names are all
+    that a store has: it makes nobody import what no package here is for.
+    """
+
+    def __init__(
+        self, group: str, ours: Mapping[str, Thing | str], attribute: str = "name"
+    ) -> None:
+        self._group, self._ours, self._attribute = group, ours, attribute
+        self._made: dict[str, Thing] = {}
+        self._loaded: dict[str, Thing] = {}
+
+    def names(self) -> list[str]:
+        """Return all names: ours, then those of installed packages."""
+        return [*self._ours, *sorted({*self._points(), *self._made} - {*self._ours})]
+
+    def __contains__(self, name: str) -> bool:
+        return any(name in names for names in (self._ours, self._made, self._loaded)) or (
+            name in self._points()
+        )
+
+    def get(self, name: str, key: str) -> Thing:
+        """Return the thing with a name; a SpecError about the spec's `key` for an unknown one."""
+        if name in self._made:
+            return self._made[name]
+        if name in self._ours:
+            ours = self._ours[name]
+            return cast("Thing", imported(ours)) if isinstance(ours, str) else ours
+        if name not in self._loaded:
+            point = self._points().get(name)
+            if point is None:
+                near = difflib.get_close_matches(name, self.names(), n=1)
+                instead = f'"{near[0]}"' if near else f"one of: {', '.join(self.names())}"
+                raise SpecError(
+                    f'{key}: "{name}" is unknown. Write {key.rpartition(".")[2]} = {instead}'
+                )
+            self._loaded[name] = self._load(point, key)
+        return self._loaded[name]
+
+    def origin(self, name: str) -> str:
+        """Return the package of what is not ours, with its version; "" for ours and the unknown."""
+        if name in self._made:
+            return "no package"
+        if name in self._ours:
+            return ""
+        point = self._points().get(name)
+        return _package_of(point) if point else ""
+
+    @contextmanager
+    def known(self, thing: Thing) -> Iterator[None]:
+        """Make a thing known meanwhile by the name that it says, for one of no package."""
+        before = dict(self._made)
+        self._made[getattr(thing, self._attribute)] = thing
+        try:
+            yield
+        finally:
+            self._made.clear()
+            self._made.update(before)
+
+    def _points(self) -> dict[str, EntryPoint]:
+        from importlib import metadata
+
+        return {point.name: point for point in metadata.entry_points(group=self._group)}
+
+    def _load(self, point: EntryPoint, key: str) -> Thing:
+        where = f'{key}: "{point.name}" of {_package_of(point)}'
+        try:
+            thing: Thing = point.load()
+        except Exception as error:  # another's package may fail in any way to import
+            raise SpecError(
+                f"{where} cannot be imported ({type(error).__name__}). Mend or remove its package"
+            ) from error
+        if getattr(thing, self._attribute, None) != point.name:
+            raise SpecError(
+                f"{where} says another {self._attribute} of itself. Give its entry point that name"
+            )
+        return thing
+
+
+def imported(home: str) -> Any:
+    """Import what is at "module:name", which is ours."""
+    module, _, name = home.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _package_of(point: EntryPoint) -> str:
+    package = getattr(point, "dist", None)
+    return f"{package.name} {package.version}" if package else "no package"

@@ -9,16 +9,13 @@ which are here too.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Final
 
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.statistic import Statistic
+from dbern.system import Registry, imported
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.kernel_density import KernelDensity
 from dbern.targets.learner import KernelName, Learner, Lengths
@@ -70,13 +67,13 @@ LEARNERS = {
 """Where each kind's class is; a new learner is a file and a line here."""
 
 _HOMES = {home.partition(":")[2]: home for home in LEARNERS.values()}
-_GROUP = "dbern.targets"
 _REMOVED = {
     "functional-mean": "Write a learner of a vector sum, as that of notebooks/own_learner.ipynb"
 }
 """Kinds that left, with what to write instead."""
 
-_TEMPORARY: dict[str, type[Learner]] = {}
+ALL_LEARNERS: Final[Registry[type[Learner]]] = Registry("dbern.targets", LEARNERS, "kind")
+"""Ours, and those of installed packages."""
 
 
 def kinds() -> list[str]:
@@ -87,12 +84,10 @@ def kinds() -> list[str]:
     >>> kinds()[0]
     'kernel-density'
     """
-    installed = {point.name for point in entry_points(group=_GROUP)}
-    return [*LEARNERS, *sorted(installed - {*LEARNERS})]
+    return ALL_LEARNERS.names()
 
 
-@contextmanager
-def known(learner: type[Learner]) -> Iterator[None]:
+def known(learner: type[Learner]) -> AbstractContextManager[None]:
     """Make a learner's kind known meanwhile, for specs of one that no package has installed.
 
     Examples
@@ -103,13 +98,7 @@ def known(learner: type[Learner]) -> Iterator[None]:
     ...     learner_of("mine").__name__
     'Mine'
     """
-    before = dict(_TEMPORARY)
-    _TEMPORARY[learner.kind] = learner
-    try:
-        yield
-    finally:
-        _TEMPORARY.clear()
-        _TEMPORARY.update(before)
+    return ALL_LEARNERS.known(learner)
 
 
 def learner_of(kind: str) -> type[Learner]:
@@ -125,30 +114,13 @@ def learner_of(kind: str) -> type[Learner]:
     >>> learner_of("kernel-density").__name__
     'KernelDensity'
     """
-    if kind in _TEMPORARY:
-        return _TEMPORARY[kind]
-    if kind in LEARNERS:
-        return _imported(LEARNERS[kind])
-    installed = {point.name: point for point in entry_points(group=_GROUP)}
-    if kind in installed:
-        learner: type[Learner] = installed[kind].load()
-        return learner
-    if kind in _REMOVED:
+    if kind in _REMOVED and kind not in ALL_LEARNERS:
         raise SpecError(f'target.kind: "{kind}" is no kind. {_REMOVED[kind]}')
-    known = kinds()
-    near = difflib.get_close_matches(kind, known, n=1)
-    instead = f'"{near[0]}"' if near else f"one of: {', '.join(known)}"
-    raise SpecError(f'target.kind: "{kind}" is unknown. Write kind = {instead}')
-
-
-def _imported(home: str) -> type[Learner]:
-    module, _, name = home.partition(":")
-    learner: type[Learner] = getattr(import_module(module), name)
-    return learner
+    return ALL_LEARNERS.get(kind, "target.kind")
 
 
 def __getattr__(name: str) -> Any:
     """Import a learner when it is first used: a plan of a density loads no solver."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return _imported(_HOMES[name])
+    return imported(_HOMES[name])

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from dbern.bernstein.kernels import KERNELS
+from dbern.bernstein.kernels import ALL_KERNELS
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity
 from dbern.data.domain import Domain, RecordSchema, Response
@@ -30,17 +30,12 @@ Lengths = Annotated[tuple[Positive, ...], Field(strict=False)]
 
 
 def _known_kernel(name: str) -> str:
-    if name not in KERNELS:
-        alternatives = ", ".join(f'"{kernel}"' for kernel in KERNELS if kernel != "gaussian")
-        raise SpecError(
-            f'target.kernel: "{name}" is unknown. Write kernel = "gaussian", or one of '
-            f"{alternatives}"
-        )
+    ALL_KERNELS.get(name, "target.kernel")
     return name
 
 
 KernelName = Annotated[str, AfterValidator(_known_kernel)]
-"""One of `KERNELS`."""
+"""One of `ALL_KERNELS`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +82,12 @@ class Learner(Section, ABC):
     def identity(self) -> dict[str, Any]:
         """Return what identifies this learner besides its parameters, as JSON values."""
         return {}
+
+    def packages(self) -> dict[str, str]:
+        """Return, by the parameter that names it, the package of what is not ours."""
+        kernel = self.get_params().get("kernel", "gaussian")
+        package = ALL_KERNELS.origin(kernel) if isinstance(kernel, str) else ""
+        return {"kernel": package} if package else {}
 
     @abstractmethod
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:

@@ -33,6 +33,7 @@ _MESSAGES = {
     "too_short": "has too few entries",
     "too_long": "has too many entries",
     "string_too_long": "has more than {max_length} letters",
+    "unknown": "is unknown",
     "one_line": "must be one line that can be printed",
 }
 

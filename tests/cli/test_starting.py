@@ -259,11 +259,12 @@ def test_a_broken_learner_does_not_hide_the_others(run, monkeypatch):
     def load():
         raise ImportError("no such module: " + "x" * 10)
 
-    broken = SimpleNamespace(name="broken", load=load)
-    monkeypatch.setattr("dbern.targets.entry_points", lambda group: [broken])
+    package = SimpleNamespace(name="others", version="2.1")
+    broken = SimpleNamespace(name="broken", load=load, dist=package)
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
     ran = run("target", "list")
     assert ran.code == 0
-    assert re.search(r"broken +cannot be imported \(ImportError\)", ran.out)
+    assert re.search(r"broken +others 2.1 cannot be imported \(ImportError\)", ran.out)
     assert "kernel-density" in ran.out
 
 

@@ -44,14 +44,16 @@ def test_the_integers_do_not_hang_on_a_rounding(tmp_path: Path, name):
 def test_cases_have_every_learner_every_noise_and_every_kernel():
     """What `dbern target list` shows, and what the spec may say of noise and kernels."""
     from dbern.bernstein.kernels import KERNELS
-    from dbern.planning.sections import WITH_DELTA
+    from dbern.privacy.families import FAMILIES
+    from dbern.reconstruct import noise_names
     from dbern.targets import kinds
 
     assert tuple(KERNELS) == plans.KERNELS
     made = cases.cases().values()
     assert {case.sections["target"]["kind"] for case in made} >= set(kinds())
     noises = {case.sections.get("mechanism", {}).get("noise") for case in made}
-    assert noises >= {*WITH_DELTA, *cases.UNSIGNED, *cases.SOLVED}
+    named = {name for family in FAMILIES for name in noise_names(family).values()}
+    assert noises >= {*named, *cases.UNSIGNED, *cases.SOLVED}
 
 
 def test_what_differs_is_named():

@@ -258,7 +258,9 @@ def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
         kind = "mine"
 
     point = SimpleNamespace(name="mine", load=lambda: Mine)
-    monkeypatch.setattr(targets, "entry_points", lambda group: [point] if "dbern" in group else [])
+    points = {"dbern.targets": [point]}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points[group])
+    monkeypatch.setattr(targets.ALL_LEARNERS, "_loaded", {})
     assert targets.learner_of("mine") is Mine
     with pytest.raises(dbern.SpecError, match="mine"):
         targets.learner_of("min")

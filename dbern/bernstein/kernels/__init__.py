@@ -1,11 +1,15 @@
 """Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs."""
 
+from typing import Final
+
 from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Kernel
 from dbern.bernstein.kernels.compact import Biweight, Epanechnikov, Triangle, Triweight
 from dbern.bernstein.kernels.gaussian import Gaussian
 from dbern.bernstein.kernels.matern import Laplace, Matern32, Matern52
+from dbern.system import Registry
 
 __all__ = [
+    "ALL_KERNELS",
     "EXP_ULPS",
     "KERNELS",
     "OUTWARD",
@@ -34,9 +38,12 @@ KERNELS: dict[str, type[Kernel]] = {
         Triweight,
     )
 }
-"""Every kernel by the name a spec gives it."""
+"""Ours by the name a spec gives each."""
+
+ALL_KERNELS: Final[Registry[type[Kernel]]] = Registry("dbern.kernels", KERNELS)
+"""Ours, and those of installed packages."""
 
 
 def kernel_of(name: str, bandwidth: float) -> Kernel:
-    """The kernel of that name, one of `KERNELS`; a KeyError for another."""
-    return KERNELS[name](bandwidth)
+    """Return the kernel of that name, one of `ALL_KERNELS`; a SpecError for another."""
+    return ALL_KERNELS.get(name, "target.kernel")(bandwidth)

@@ -1,11 +1,13 @@
-"""What each kind of addition takes: files that are added and changed, in a copy of the package."""
+"""Additions to dbern as the page says: its blocks as a package, or files in a copy of dbern."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 import dbern
 
 PACKAGE = Path(str(dbern.__file__)).parent
+PAGE = Path(__file__).parents[1] / "docs/development/extending.md"
 SPEC = """
 import dbern
 from dbern.planning.planner import plan_files
@@ -33,6 +36,7 @@ import numpy as np
 from dbern.data.parquet import write_records
 from dbern.ledger import BudgetLedger
 from dbern.privacy.budget import Budget
+from distributed import Client, LocalCluster
 
 if __name__ == "__main__":
     x = np.linspace(0.0, 10.0, 100)
@@ -41,10 +45,23 @@ if __name__ == "__main__":
     BudgetLedger.create(spec.budget.ledger)
     with BudgetLedger.open(spec.budget.ledger) as ledger:
         ledger.grant("demo", Budget.parse("100000"))
-    dbern.release(spec)
+    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster) as client:
+            dbern.release(spec, client)
     found = dbern.open("demo.zarr")
     facts = found.metadata["components"][0]["noise"]
     print(found.verify() and bool(np.isfinite(found(np.array([[5.0]]))).all()))
+"""
+REMOVED = """
+def sentence(read):
+    try:
+        read()
+    except dbern.DbernError as refusal:
+        return str(refusal)
+    return "read"
+
+print(sentence(lambda: planned(ARGUMENTS)))
+print(sentence(lambda: dbern.open("demo.zarr")))
 """
 
 
@@ -53,60 +70,71 @@ def released(arguments):
     return RELEASED.replace("ARGUMENTS", arguments)
 
 
-@pytest.fixture
-def copy(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "dbern", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path / "dbern"
-
-
 def run(folder, text):
+    return printed(folder, text).split()
+
+
+def printed(folder, text):
     done = subprocess.run(
         [sys.executable, "-c", SPEC + text], cwd=folder, capture_output=True, text=True,
         env={**os.environ, "PYTHONPATH": str(folder)}, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    return done.stdout
 
 
-def change(path, old, new):
-    text = path.read_text()
-    assert text.count(old) == 1
-    path.write_text(text.replace(old, new))
+def block(file):
+    """The block of the page that is saved as this file."""
+    return re.search(rf"```\w+\n# file: {file}\n(.*?)^```$", PAGE.read_text(), re.S | re.M)[1]
 
 
-KERNEL = '''
-"""``(1 - z^2)^4`` on its support."""
+def installed(folder, group, text, points=None):
+    """A package of one module with the page's entry points of a group; it is removed by calling."""
+    project = tomllib.loads(block("pyproject.toml"))["project"]
+    points = points or project["entry-points"][group]
+    (module,) = (place.partition(":")[0] for place in points.values())
+    made = folder / f"{project['name']}-{project['version']}.dist-info"
+    made.mkdir()
+    (made / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"[{group}]", *(f"{name} = {place}" for name, place in points.items())]
+    (made / "entry_points.txt").write_text("\n".join(lines))
+    (folder / f"{module}.py").write_text(text)
+    (folder / "dbern").symlink_to(PACKAGE)
 
-from dataclasses import dataclass
+    def remove():
+        shutil.rmtree(made)
+        (folder / f"{module}.py").unlink()
 
-from dbern.bernstein.kernels.compact import CompactKernel
+    return remove
 
 
-@dataclass(frozen=True)
-class Quadweight(CompactKernel):
-    """``315 (1 - z^2)^4 / (256 b)``."""
+def after_removal(folder, remove, arguments):
+    """The lines of a plan with these arguments, and of reading the store, without the package."""
+    remove()
+    return printed(folder, REMOVED.replace("ARGUMENTS", arguments)).splitlines()
 
-    name = "quadweight"
-    inner, power = 2, 4
-'''
+
+TRUSTS = "is of mine 1.0: as stated, not checked, and privacy rests on it"
+ABOUT_PACKAGE = """
+    print(sum(note.endswith("KEY TRUSTS") for note in plan.notes), spec.identity()["packages"])
+"""
+
+
+def about_package(key):
+    """Prints how often a plan says whose something is, and what the identity says of it."""
+    return ABOUT_PACKAGE.replace("KEY", key).replace("TRUSTS", TRUSTS)
 
 
 @pytest.mark.slow
-def test_a_kernel_is_a_file_and_its_place_in_the_registry(copy):
-    (copy / "bernstein/kernels/quadweight.py").write_text(KERNEL)
-    registry = copy / "bernstein/kernels/__init__.py"
-    change(registry, "        Triweight,\n    )", "        Triweight,\n        Quadweight,\n    )")
-    change(
-        registry,
-        "\n__all__",
-        "from dbern.bernstein.kernels.quadweight import Quadweight\n\n__all__",
+def test_a_kernel_is_a_class_of_a_package(tmp_path):
+    remove = installed(tmp_path, "dbern.kernels", block("quadweight.py"))
+    arguments = (
+        '"laplace", epsilon="1000", mechanism={"noise": "laplace"}, '
+        'target={"kind": "kernel-density", "kernel": "quadweight", "bandwidth": [2.0]}'
     )
-    said = run(
-        copy.parent,
-        released(
-            '"laplace", epsilon="1000", mechanism={"noise": "laplace"}, '
-            'target={"kind": "kernel-density", "kernel": "quadweight", "bandwidth": [2.0]}'
-        )
+    lines = printed(
+        tmp_path,
+        released(arguments)
         + """
     y, x = np.array([[5.0], [1.0], [9.7]]), np.linspace(0.0, 10.0, 100)
     z = (y - x) / 2
@@ -115,146 +143,63 @@ def test_a_kernel_is_a_file_and_its_place_in_the_registry(copy):
     print(bool((np.abs(found(y) - truth) < 0.002).all()), bool(truth.min() > 0.02))
     print(bool(((low <= truth) & (truth <= high)).all()))
     print(bool((np.abs(found(y) - truth) <= plan.certificate.total).all()))
-""",
-    )
-    assert said == ["True"] * 5
-
-
-LOSS = '''
-
-@dataclass(frozen=True)
-class LogCosh(Responses):
-    """``s^2 log cosh((f - l) / s)``: slope at most s, curvature 1."""
-
-    name: ClassVar[str] = "log-cosh"
-    perturbable: ClassVar[bool] = False
-    threshold: float = 1.0
-    bound: float = 1.0
-    curvature = 1.0
-
-    @classmethod
-    def stated(cls, lengths):
-        return cls(lengths.threshold or lengths.bound, lengths.bound)
-
-    @property
-    def at_zero(self):
-        return self.bound**2 / 2
-
-    @property
-    def derivative_error(self):
-        return 8 * UNIT_ROUNDOFF * max(self.threshold, 1.0)
-
-    def slope(self, largest):
-        return min(self.threshold, self.bound + largest)
-
-    def scaled(self, radius):
-        return LogCosh(self.threshold / radius, self.bound / radius)
-
-    def value(self, labels, predictions):
-        z = np.abs(predictions - labels) / self.threshold
-        return self.threshold**2 * (z + np.log1p(np.exp(-2 * z)) - math.log(2))
-
-    def derivative(self, labels, predictions):
-        return self.threshold * np.tanh((predictions - labels) / self.threshold)
-
-
-LOSSES:'''
+"""
+        + about_package("target.kernel"),
+    ).splitlines()
+    assert lines == ["True", "True True", "True", "True", "1 {'target.kernel': 'mine 1.0'}"]
+    plan, store = after_removal(tmp_path, remove, arguments)
+    assert plan.startswith('target.kernel: "quadweight" is unknown. Write kernel = "')
+    assert "is none of gaussian, laplace, " in store
+    assert "and no installed package has it" in store
 
 
 @pytest.mark.slow
-def test_a_loss_is_a_class_and_its_place_in_the_registry(copy):
-    losses = copy / "erm/losses.py"
-    change(losses, "\nLOSSES:", LOSS)
-    change(losses, "Huber, EpsilonInsensitive)", "Huber, EpsilonInsensitive, LogCosh)")
-    said = run(
-        copy.parent,
-        released(
-            '"laplace", epsilon="10000", mechanism={"noise": "laplace"}, '
-            'target={"kind": "kernel-erm", "length_scale": [1.0], "C": 300.0, "loss": "log-cosh"}, '
-            'data={"response": {"column": "y", "bounds": [-1.0, 1.0]}}'
-        )
+def test_a_loss_is_a_class_of_a_package(tmp_path):
+    remove = installed(tmp_path, "dbern.losses", block("log_cosh.py"))
+    arguments = (
+        '"laplace", epsilon="10000", mechanism={"noise": "laplace"}, '
+        'target={"kind": "kernel-erm", "length_scale": [1.0], "C": 300.0, "loss": "log-cosh"}, '
+        'data={"response": {"column": "y", "bounds": [-1.0, 1.0]}}'
+    )
+    lines = printed(
+        tmp_path,
+        released(arguments)
         + """
     low, high = found(np.array([[2.0], [8.0]]))
     (statistic,) = spec.learner.components(spec.records)
     print(type(statistic.loss).__name__, -1.1 < low < -0.7 and 0.7 < high < 1.1)
-    try:
-        planned("laplace", target={"kind": "kernel-erm", "length_scale": [1.0], "loss": "none"})
-    except dbern.SpecError as refused:
-        print("log-cosh" in str(refused))
-""",
-    )
-    assert said == ["True", "LogCosh", "True", "True"]
-
-
-LAW = '''
-"""Laplace noise of twice the scale that is enough, with words of its own."""
-
-import math
-from dataclasses import dataclass
-from typing import ClassVar
-
-from dbern.privacy.calibration import calibrate_laplace
-from dbern.privacy.laplace import discrete_laplace
-
-
-@dataclass(frozen=True)
-class CautiousNoise:
-    half_scale: int
-    granularity_exponent: int
-    moved: int
-    kind: str = "cautious"
-    stream_label: ClassVar[str] = "cautious-1"
-
-    values = math.inf
-    rho = None
-
-    @property
-    def scale(self):
-        return 2 * self.half_scale
-
-    @property
-    def sensitivity_in_granules(self):
-        return float(self.moved)
-
-    def draw(self, count, stream):
-        return discrete_laplace(self.scale, count, stream)
-
-
-def calibrated(moved, eta, size, budget, bound):
-    enough = calibrate_laplace(moved, eta / size, size, budget.epsilon, bound)
-    return CautiousNoise(
-        enough.scale, enough.granularity_exponent, enough.l1_sensitivity_granules
-    )
-'''
-
-FAMILY = """
-class _CautiousFamily(NoiseFamily):
-    law = cautious.CautiousNoise
-    errors = LaplaceErrors
-    norm = 1
-    eigenvalue_exponent = 0.25
-
-    def scale_per_unit_sensitivity(self, budget):
-        return 2 / float(budget.epsilon)
-
-    def calibrate(self, contract, charge):
-        return law_of(contract, charge, cautious.calibrated)
-
-
-CAUTIOUS = _CautiousFamily({"": "cautious"}, in_auto=False)
+    print(any("are off by" in note for note in plan.notes))  # its risk is not predicted
+    for more in ({"threshold": 0.5}, {"tube": 0.5}, {"loss": "none"}):
+        try:
+            spec.changed({"target": more})
+        except dbern.SpecError as refusal:
+            print(refusal)
 """
+        + about_package("target.loss"),
+    ).splitlines()
+    assert lines[:3] == ["True", "LogCosh True", "False"]
+    assert lines[3].startswith(
+        'target.tube: is of loss = "epsilon-insensitive", not of loss = "log'
+    )
+    assert '"log-cosh"' in lines[4]
+    assert lines[5:] == ["1 {'target.loss': 'mine 1.0'}"]
+    plan, store = after_removal(tmp_path, remove, arguments)
+    assert plan.startswith('target.loss: "log-cosh" is unknown. Write one of "logistic"')
+    assert store == "read"
 
 
 @pytest.mark.slow
-def test_a_law_is_a_file_and_its_place_in_the_registry(copy):
-    (copy / "privacy/cautious.py").write_text(LAW)
-    families = copy / "privacy/families.py"
-    first = "from dbern.privacy.budget import Budget\n"
-    change(families, first, f"from dbern.privacy import cautious\n{first}")
-    change(families, "PAPER, ADVANCED)", "PAPER, ADVANCED, CAUTIOUS)")
-    change(families, "FAMILIES: Final", FAMILY + "FAMILIES: Final")
-    said = run(
-        copy.parent,
+def test_a_law_is_a_class_of_a_package_and_never_automatic(tmp_path):
+    automatic = """
+_, plan = planned("auto", mechanism={"noise": "auto"})
+print(plan.to_dict())
+"""
+    (tmp_path / "without").mkdir()
+    without = printed(tmp_path / "without", automatic)
+    remove = installed(tmp_path, "dbern.noise", block("cautious.py"))
+    assert printed(tmp_path, automatic) == without
+    words = run(
+        tmp_path,
         """
 import numpy as np
 from dbern.planning.release_plan import ReleasePlan
@@ -271,15 +216,76 @@ print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
 """,
     )
     # A kernel's error is up to a share of the noise, so the sensitivity is a little larger, too.
-    assert said == ["cautious", "cautious", "2.005", "True", "True", "True"]
-    said = run(
-        copy.parent,
+    assert words == ["cautious", "cautious", "2.005", "True", "True", "True"]
+    lines = printed(
+        tmp_path,
         released('"cautious"')
         + """
     print(facts["kind"], facts["law"]["kind"], found.arrays[0].law == plan.noise.law)
+"""
+        + about_package("mechanism.noise"),
+    ).splitlines()
+    assert lines == ["True", "cautious cautious True", "1 {'mechanism.noise': 'mine 1.0'}"]
+    plan, store = after_removal(tmp_path, remove, '"cautious"')
+    assert plan.startswith('mechanism.noise: is unknown. Write noise = "auto"; with delta = "0" ')
+    assert "is none of laplace, " in store
+    assert "and no installed package has it" in store
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "names", "noise"),
+    [
+        ("binned-odd", '{"": "binned-odd"}', "binned-odd"),
+        ("odd", '{"": "binned-odd"}', "binned-odd"),
+        ("odd", '{"": "laplace"}', "odd"),
+    ],
+)
+def test_a_law_with_the_name_of_other_noise_is_refused(tmp_path, name, names, noise):
+    text = block("cautious.py").replace('kind: str = "cautious"', f'kind: str = "{name}"')
+    text = text.replace('{"": "cautious"}', names)
+    installed(tmp_path, "dbern.noise", text, {name: "cautious:CAUTIOUS"})
+    (refusal,) = printed(
+        tmp_path,
+        f"""
+try:
+    planned({noise!r})
+except dbern.SpecError as refusal:
+    print(refusal)
 """,
-    )
-    assert said == ["True", "cautious", "cautious", "True"]
+    ).splitlines()
+    assert refusal.startswith(f'mechanism.noise: "{name}" of mine 1.0 has names that are those of')
+
+
+@pytest.mark.slow
+def test_a_learner_is_a_class_of_a_package(tmp_path):
+    remove = installed(tmp_path, "dbern.targets", block("doubled.py"))
+    arguments = '"laplace", "doubled", epsilon="100"'
+    lines = printed(
+        tmp_path,
+        released(arguments)
+        + """
+    usual = planned("laplace")[1]
+    print(round(plan.sensitivity.function / usual.sensitivity.function, 6))
+"""
+        + about_package("target.kind"),
+    ).splitlines()
+    assert lines == ["True", "2.0", "1 {'target.kind': 'mine 1.0'}"]
+    plan, store = after_removal(tmp_path, remove, arguments)
+    assert plan.startswith('target.kind: "doubled" is unknown. Write kind = ')
+    assert store == "read"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "dbern", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "dbern"
+
+
+def change(path, old, new):
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
 
 
 STRATEGY = '''
@@ -387,7 +393,7 @@ def test_a_strategy_is_a_file_and_its_place_in_the_registry(copy):
     change(registry, "from dbern.reconstruct.spectral import ",
            "from dbern.reconstruct.reversal import Reversal, ReversedStrategy\n"
            "from dbern.reconstruct.spectral import ")  # fmt: skip
-    said = run(
+    words = run(
         copy.parent,
         """
 import numpy as np
@@ -405,8 +411,8 @@ for noise in ("laplace", "reversed-laplace"):
 print(np.abs(values[0] - values[1]).max() < 1e-12)
 """,
     )
-    assert said == ["laplace", "False", "reversed-laplace", "True", "True"]
-    said = run(
+    assert words == ["laplace", "False", "reversed-laplace", "True", "True"]
+    words = run(
         copy.parent,
         released('"reversed-laplace"')
         + """
@@ -416,7 +422,7 @@ print(np.abs(values[0] - values[1]).max() < 1e-12)
     print("released as 13 values" in plan.explain(details=True))
 """,
     )
-    assert said == ["True", "reversed-laplace", "True", "1", "True"]
+    assert words == ["True", "reversed-laplace", "True", "1", "True"]
 
 
 COMBINATION = '''
@@ -449,7 +455,7 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
     change(registry, "OneVersusRest),", "OneVersusRest, Halved),")
     change(learner, first, f"from dbern.combination.halved import Halved\n{first}")
     change(learner, "Identity() if schema", "Halved() if schema")
-    said = run(
+    words = run(
         copy.parent,
         released('"laplace"')
         + """
@@ -460,40 +466,4 @@ def test_a_combination_is_a_file_and_its_place_in_the_registry(copy):
     print(found.promises().any_database == plan.certificate.total)
 """,
     )
-    assert said == ["True", "{'kind':", "'halved'}", "True", "True", "True", "True"]
-
-
-LEARNER = '''
-from typing import ClassVar
-
-from dbern.targets import KernelSum, Learner, Lengths, axis_kernels
-
-
-class Doubled(Learner):
-    """Twice the density of the records."""
-
-    kind: ClassVar[str] = "doubled"
-    bandwidth: Lengths
-
-    def components(self, schema):
-        kernels = axis_kernels(schema.domain, self.bandwidth, "bandwidth")
-        return (KernelSum("density", schema.domain, kernels, unit=2 / schema.domain.volume),)
-'''
-
-
-@pytest.mark.slow
-def test_a_learner_is_a_file_and_an_entry_point(tmp_path):
-    (tmp_path / "doubled.py").write_text(LEARNER)
-    facts = tmp_path / "doubled-1.0.dist-info"
-    facts.mkdir()
-    (facts / "METADATA").write_text("Name: doubled\nVersion: 1.0\n")
-    (facts / "entry_points.txt").write_text("[dbern.targets]\ndoubled = doubled:Doubled\n")
-    (tmp_path / "dbern").symlink_to(PACKAGE)
-    said = run(
-        tmp_path,
-        """
-usual, plan = (planned("laplace", kind)[1] for kind in ("kernel-density", "doubled"))
-print(round(plan.sensitivity.function / usual.sensitivity.function, 6))
-""",
-    )
-    assert said == ["2.0"]
+    assert words == ["True", "{'kind':", "'halved'}", "True", "True", "True", "True"]

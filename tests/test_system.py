@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
 from dbern.data.objects import ObjectStoreSettings, read_credentials, trusted
-from dbern.errors import DbernError, printable, shortage_of, without_text
+from dbern.errors import DbernError, SpecError, printable, shortage_of, without_text
 from dbern.ledger.high_water_mark import HighWaterMark
 from dbern.ledger.keys import SECRET_FILE, _secret_of
 from dbern.planning.spec import ReleaseSpec
 from dbern.run.connection import expiry
 from dbern.system import (
     LRUCache,
+    Registry,
     counted,
     cpu_count,
     dict_of,
@@ -143,3 +146,65 @@ def test_the_text_of_a_foreign_error_is_withheld():
     message = str(without_text(OSError(28, "no space for 1.5")))
     assert "OSError, No space left on device" in message
     assert "1.5" not in message
+
+
+class Thing(NamedTuple):
+    name: str
+
+
+def point(name, load):
+    return SimpleNamespace(name=name, load=load, dist=SimpleNamespace(name="mine", version="2"))
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """One with two of ours, and entry points: one of the name of ours, two good ones, two bad."""
+
+    def fail():
+        raise ImportError("no module")
+
+    points = [
+        point("ours", lambda: Thing("not ours")), point("b", lambda: Thing("b")),
+        point("a", lambda: Thing("a")), point("broken", fail), point("alias", lambda: Thing("x")),
+    ]  # fmt: skip
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: {"things": points}[group])
+    return Registry("things", {"ours": Thing("ours"), "late": "dbern.errors:SpecError"})
+
+
+def test_a_registry_has_ours_first_and_then_those_of_packages(registry):
+    assert registry.names() == ["ours", "late", "a", "alias", "b", "broken"]
+    assert registry.get("ours", "x.y") == Thing("ours")
+    assert registry.get("late", "x.y") is SpecError
+    assert registry.get("b", "x.y") == Thing("b")
+    assert [registry.origin(name) for name in ("ours", "b", "none")] == ["", "mine 2", ""]
+    assert [name in registry for name in ("ours", "b", "none")] == [True, True, False]
+
+
+def test_a_registry_reads_no_entry_points_for_what_is_ours(registry, monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", None)
+    assert "ours" in registry
+    assert registry.get("ours", "x.y") == Thing("ours")
+    assert registry.origin("ours") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("our", r'^x\.y: "our" is unknown\. Write y = "ours"$'),
+        ("zzz", r'^x\.y: "zzz" is unknown\. Write y = one of: ours, late, a, alias, b, broken$'),
+        ("broken", r'^x\.y: "broken" of mine 2 cannot be imported \(ImportError\)\. Mend or'),
+        ("alias", r'^x\.y: "alias" of mine 2 says another name of itself\. Give its entry point'),
+    ],
+)
+def test_a_registry_refuses_what_it_cannot_get(registry, name, sentence):
+    with pytest.raises(SpecError, match=sentence):
+        registry.get(name, "x.y")
+
+
+def test_a_thing_of_no_package_is_known_meanwhile(registry):
+    with registry.known(Thing("c")), registry.known(Thing("ours")):
+        assert registry.get("c", "x.y") == Thing("c")
+        assert registry.origin("c") == registry.origin("ours") == "no package"
+        assert registry.names()[-1] == "c"
+    assert "c" not in registry
+    assert registry.origin("ours") == ""

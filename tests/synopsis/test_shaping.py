@@ -206,6 +206,8 @@ def test_no_step_errs_by_more_than_the_raw_error_and_what_it_says(synopsis, shap
     assert error <= shaped.band() == parts.total
     assert parts.total == pytest.approx(synopsis.band() + parts.shaping)
     assert (parts.shaping == 0) == (shapes == ("nonnegative",))
+    promised = [function.promises().any_database for function in (synopsis, shaped)]
+    assert promised[1] == pytest.approx(promised[0] + parts.shaping)
 
 
 def test_the_widening_is_needed_and_not_much_more_than_needed(made):

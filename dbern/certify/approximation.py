@@ -49,7 +49,7 @@ from dbern.types import FloatArray
 _ROUNDING = 1e-11  # of the weights' moments, which are at most a few: far above their floats' error
 
 
-class Approximation(ABC):
+class FunctionClass(ABC):
     """A class of functions, and the sup error of its worst member.
 
     `choices`: the release chose it from so many classes by looking at its noisy values, so that the
@@ -69,14 +69,14 @@ class Approximation(ABC):
         """Bound any value's size; infinite where nothing is known."""
         return math.inf
 
-    def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> Approximation:
+    def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> FunctionClass:
         """The class as a synopsis stores it, whose reader has no kernel of the user's."""
         del k, h, maps
         return self
 
 
 @dataclass(frozen=True)
-class KernelMixture(Approximation):
+class KernelMixture(FunctionClass):
     """Mixtures ``sum_i w_i K(. - t_i)`` with ``sum |w_i| <= 1``; point masses attain the bound.
 
     With a `gap`, of sums over one axis: ``sum |w_i|`` of the t_i in any interval is at most its
@@ -105,15 +105,15 @@ class KernelMixture(Approximation):
 
 
 def remedies_of(
-    approximation: Approximation | None, perturbed: bool, lists: bool
+    function_class: FunctionClass | None, perturbed: bool, lists: bool
 ) -> tuple[str, ...]:
     """Return what to write in a spec so that more is promised of any database.
 
-    There is no `approximation` of numbers that make a function: where these are of a perturbed
+    There is no `function_class` of numbers that make a function: where these are of a perturbed
     objective, weights promise more, and are for axes of numbers.
     """
-    if approximation or not perturbed:
-        return "a larger epsilon", *(approximation.remedies if approximation else ())
+    if function_class or not perturbed:
+        return "a larger epsilon", *(function_class.remedies if function_class else ())
     return () if lists else ('method = "weights" under target',)
 
 
@@ -138,7 +138,7 @@ def _spread_error(pieces: FloatArray, gap: float) -> float:
 
 
 @dataclass(frozen=True)
-class Linear(Approximation):
+class Linear(FunctionClass):
     """Affine functions: no approximation error."""
 
     def error(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> float:
@@ -149,7 +149,7 @@ class Linear(Approximation):
 
 
 @dataclass(frozen=True)
-class Holder(Approximation):
+class Holder(FunctionClass):
     """``|f(x) - f(y)| <= constant |x - y|^exponent`` in the largest coordinate, unit-cube units.
 
     Raises SpecError for an exponent outside (0, 1] or a constant that is not positive.
@@ -179,7 +179,7 @@ class Holder(Approximation):
 
 
 @dataclass(frozen=True)
-class Smooth(Approximation):
+class Smooth(FunctionClass):
     """Derivatives along each axis, of orders one to `order`, at most `bound`; unit-cube units.
 
     Raises SpecError for an order below one or a bound that is not positive.

@@ -39,7 +39,7 @@ from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matr
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import ArcCosine, LipschitzKernel, Polynomial
-from dbern.certify.approximation import Approximation, absolute_moment
+from dbern.certify.approximation import FunctionClass, absolute_moment
 from dbern.reconstruct.axis_maps import Maps
 from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.gram import (
@@ -62,7 +62,7 @@ _OF_BALLS = "a smaller target.C", 'objective = "certified"'
 
 
 @dataclass(frozen=True)
-class GramBall(Approximation):
+class GramBall(FunctionClass):
     """Functions of norm at most `radius` in the Hilbert space of a kernel on the unit cube."""
 
     cube: CubeKernel
@@ -86,7 +86,7 @@ class GramBall(Approximation):
 
 
 @dataclass(frozen=True)
-class StatedBall(Approximation):
+class StatedBall(FunctionClass):
     """A ball of a user's kernel, which a reader does not have, with the bound found when planned.
 
     For any other order or rank, ``radius kappa (1 + lambda)``.

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dbern.certify.approximation import Approximation
+from dbern.certify.approximation import FunctionClass
 from dbern.certify.lower_bounds import LowerBound
 from dbern.certify.noise import linear_noise_bound, noise_bound
 from dbern.combination.base import Combination
@@ -87,7 +87,7 @@ class ErrorModel:
     grid); `value_unit` multiplies unit-cube values to give data units.
     """
 
-    approximation: Approximation
+    function_class: FunctionClass
     strategy: Strategy
     law: ValueNoise
     lattice_error: float
@@ -106,7 +106,7 @@ class ErrorModel:
         `num_simultaneous` counts the bounds that hold together: arrays of one function, or
         candidates that `h` was chosen from after the noise was drawn.
         """
-        num_simultaneous *= self.approximation.choices
+        num_simultaneous *= self.function_class.choices
         noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous)
         return Certificate(
             *self.parts(h),
@@ -124,7 +124,7 @@ class ErrorModel:
         if strategy.maps:  # the derived lattice is rounded again
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
-        bias = self.approximation.error(lattice.k, h, strategy.axis_maps)
+        bias = self.function_class.error(lattice.k, h, strategy.axis_maps)
         return bias * self.value_unit, rounding * self.value_unit
 
 

@@ -43,7 +43,7 @@ from dbern.bernstein import kernels as densities
 from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.certify.approximation import Approximation, KernelMixture
+from dbern.certify.approximation import FunctionClass, KernelMixture
 from dbern.erm.risk import Risk
 from dbern.erm.spaces import FeatureMap
 from dbern.errors import SpecError
@@ -244,7 +244,7 @@ class GaussianFeatures(FeatureMap):
         spectra = tuple(AxisSpectrum.from_dict(axis) for axis in params["features"])
         return replace(self, kernel=ProjectedGaussian(self.kernel.scales, spectra))
 
-    def approximation(self, norm: float) -> Approximation:  # noqa: ARG002 - of the expansion
+    def function_class(self, norm: float) -> FunctionClass:  # noqa: ARG002 - of the expansion
         """Describe a minimizer: ``sum_i alpha_i K(d_i, .)`` with ``sum |alpha_i| <= C M``.
 
         By stationarity ``alpha_i = -a_i L'_i`` in each shard, and the mean over shards weighs the

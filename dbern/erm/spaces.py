@@ -35,7 +35,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.kernels import Kernel as Density
 from dbern.bernstein.reproducing import Kernel, Linear, Stationary
-from dbern.certify.approximation import Approximation, KernelMixture
+from dbern.certify.approximation import FunctionClass, KernelMixture
 from dbern.certify.balls import GramBall
 from dbern.erm.losses import Pairs
 from dbern.erm.risk import Risk
@@ -191,7 +191,7 @@ class GramKernel(Space):
         """Constant c of the proof: a translate is ``1 / prod K'(0)`` times a density."""
         return 1 / math.prod(density.peak for density in self.kernels)
 
-    def approximation(self, norm: float) -> Approximation:
+    def function_class(self, norm: float) -> FunctionClass:
         """Describe a minimizer: a mixture of translates, or where they are none a ball."""
         return KernelMixture(self.kernels) if self.kernels else GramBall(self.cube, norm)
 

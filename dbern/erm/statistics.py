@@ -32,7 +32,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.certify.approximation import Approximation
+from dbern.certify.approximation import FunctionClass
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.models import RiskModel
 from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
@@ -115,12 +115,12 @@ class RiskMinimizer(_RiskStatistic):
         return self.space.largest_lattice
 
     @cached_property
-    def bias(self) -> Approximation | None:
+    def bias(self) -> FunctionClass | None:
         """The space's class of functions, for the norm of the mean of the minimizers."""
         if not self.n:
             return None
         norm = self._norm / self.unit
-        return self.space.approximation(OUTWARD * norm * math.sqrt(self.space.volume))
+        return self.space.function_class(OUTWARD * norm * math.sqrt(self.space.volume))
 
     @property
     def unit(self) -> float:

@@ -39,7 +39,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.approximation import Approximation, Linear
+from dbern.certify.approximation import FunctionClass, Linear
 from dbern.errors import IntegrityError
 from dbern.learn.user_functions import FUNCTION, UserFunction, load, try_out
 from dbern.measure.accumulator import Errors, Memory, StoppedError
@@ -67,13 +67,13 @@ class BlackBox(Statistic):
 
     name: str = "oracle"
     user: UserFunction
-    smoothness: Approximation
+    smoothness: FunctionClass
     stated: float
     l1_sensitivity: float | None
     separable: bool = False
 
     @property
-    def bias(self) -> Approximation:
+    def bias(self) -> FunctionClass:
         """The class of F."""
         return self.smoothness
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 from pydantic import Field
 
 from dbern.bernstein.basis import MOST_AXES
-from dbern.certify.approximation import Approximation, Holder, Linear, Smooth
+from dbern.certify.approximation import FunctionClass, Holder, Linear, Smooth
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_box import BlackBox, BlackBoxAccumulator
@@ -29,7 +29,7 @@ class HolderClass(Section):
 
     holder: _Pair
 
-    def approximation(self) -> Approximation:
+    def function_class(self) -> FunctionClass:
         """The class as the bias bounds take it."""
         return Holder(*self.holder)
 
@@ -40,7 +40,7 @@ class SmoothClass(Section):
     derivatives: int
     bound: float
 
-    def approximation(self) -> Approximation:
+    def function_class(self) -> FunctionClass:
         """The class as the bias bounds take it."""
         return Smooth(self.derivatives, self.bound)
 
@@ -153,7 +153,9 @@ class Oracle(Learner):
                 failure,
                 points=domain if self.points else None,
             ),
-            smoothness=Linear() if self.smoothness == "linear" else self.smoothness.approximation(),
+            smoothness=Linear()
+            if self.smoothness == "linear"
+            else self.smoothness.function_class(),
             stated=self.sensitivity,
             l1_sensitivity=self.l1_sensitivity,
             separable=self.separable,

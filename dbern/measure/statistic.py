@@ -27,7 +27,7 @@ from typing import Any, Self
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
-from dbern.certify.approximation import Approximation
+from dbern.certify.approximation import FunctionClass
 from dbern.data.domain import Column, Domain
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Accumulator, NormalizedAccumulator, most_rows
@@ -126,7 +126,7 @@ class Statistic(ABC):
         return 1
 
     @property
-    def bias(self) -> Approximation | None:
+    def bias(self) -> FunctionClass | None:
         """Bound of what a noiseless release misses; None of a vector, and before `bind`."""
         return None
 
@@ -217,7 +217,7 @@ class Statistic(ABC):
         return self.extent or (0.0 if self.unsigned else -highest, highest)
 
     @property
-    def approximation(self) -> Approximation:
+    def function_class(self) -> FunctionClass:
         """The bias, of a function that is resolved."""
         if self.bias is None:
             raise SpecError(

@@ -16,7 +16,7 @@ from dbern.bernstein.basis import INTERPOLATED, MOST_AXES, MOST_INTERPOLATED, MO
 from dbern.bernstein.oblique import Oblique
 from dbern.certify.certificate import Certificate
 from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
-from dbern.model.function_classes import FunctionClass
+from dbern.model.function_classes import StoredClass
 from dbern.model.strict import (
     ABSENT,
     Count,
@@ -229,7 +229,7 @@ class _Lattice(StrictModel):
     counted_in: tuple[Name, ...] = ABSENT
     k: Steps
     h: OrdersOrLinear
-    approximation: FunctionClass
+    approximation: StoredClass
     spectral: Literal["lattice"] = ABSENT
 
 

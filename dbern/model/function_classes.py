@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from dbern.bernstein.kernels import ALL_KERNELS, KERNELS, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.certify.approximation import Approximation, Holder, KernelMixture, Linear, Smooth
+from dbern.certify.approximation import FunctionClass, Holder, KernelMixture, Linear, Smooth
 from dbern.certify.balls import GramBall, StatedBall
 from dbern.model.strict import (
     ABSENT,
@@ -54,15 +54,15 @@ class _FunctionClass(StrictModel):
         return self
 
     @classmethod
-    def constants(cls, approximation: Any) -> dict[str, Any]:
+    def constants(cls, functions: Any) -> dict[str, Any]:
         """Return what is stored of a class of functions, its name aside."""
-        return {field.name: getattr(approximation, field.name) for field in fields(approximation)}
+        return {field.name: getattr(functions, field.name) for field in fields(functions)}
 
-    def restore(self) -> Approximation:
+    def restore(self) -> FunctionClass:
         """Return the class of functions, with the bounds that it gives."""
         constants = {key: getattr(self, key) for key in type(self).model_fields if key != "name"}
-        approximation: Approximation = self.restored(**constants)
-        return approximation
+        function_class: FunctionClass = self.restored(**constants)
+        return function_class
 
     def require_axes(self, axes: int) -> None:
         """Refuse constants that are not of so many axes."""
@@ -81,7 +81,7 @@ class _Kernel(StrictModel):
 class _Mixture(_FunctionClass):
     """Mixtures of kernels; where the released values chose these, of the narrowest."""
 
-    restored: ClassVar[type[Approximation]] = KernelMixture
+    restored: ClassVar[type[FunctionClass]] = KernelMixture
     separable: ClassVar[bool] = True
     name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(
         "mixture of bumps", alias="class"
@@ -92,13 +92,13 @@ class _Mixture(_FunctionClass):
     gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
 
     @classmethod
-    def constants(cls, approximation: KernelMixture) -> dict[str, Any]:
-        pairs = ((kernel.name, kernel.bandwidth) for kernel in approximation.kernels)
+    def constants(cls, functions: KernelMixture) -> dict[str, Any]:
+        pairs = ((kernel.name, kernel.bandwidth) for kernel in functions.kernels)
         kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
         constants: dict[str, Any] = {"kernels": kernels}
-        if approximation.choices > 1:  # who does not know it has to refuse: its bands are narrower
-            constants |= {"class": "chosen mixture of bumps", "choices": approximation.choices}
-        gap = approximation.gap
+        if functions.choices > 1:  # who does not know it has to refuse: its bands are narrower
+            constants |= {"class": "chosen mixture of bumps", "choices": functions.choices}
+        gap = functions.gap
         return {**constants, "attained": False, "gap": gap} if gap else constants
 
     def restore(self) -> KernelMixture:
@@ -112,19 +112,19 @@ class _Mixture(_FunctionClass):
 
 
 class _Linear(_FunctionClass):
-    restored: ClassVar[type[Approximation]] = Linear
+    restored: ClassVar[type[FunctionClass]] = Linear
     name: Literal["linear"] = Field("linear", alias="class")
 
 
 class _Holder(_FunctionClass):
-    restored: ClassVar[type[Approximation]] = Holder
+    restored: ClassVar[type[FunctionClass]] = Holder
     name: Literal["holder"] = Field("holder", alias="class")
     constant: Positive
     exponent: Positive
 
 
 class _Smooth(_FunctionClass):
-    restored: ClassVar[type[Approximation]] = Smooth
+    restored: ClassVar[type[FunctionClass]] = Smooth
     name: Literal["smooth"] = Field("smooth", alias="class")
     order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
     bound: Positive
@@ -151,7 +151,7 @@ class _ArcCosineKernel(StrictModel):
 class _Ball(_FunctionClass):
     """A ball of the Hilbert space of a kernel of ours."""
 
-    restored: ClassVar[type[Approximation]] = GramBall
+    restored: ClassVar[type[FunctionClass]] = GramBall
     reproducing: ClassVar[bool] = True
     name: Literal["reproducing ball"] = Field("reproducing ball", alias="class")
     kernel: Annotated[_PolynomialKernel | _ArcCosineKernel, Field(discriminator="name")]
@@ -160,14 +160,14 @@ class _Ball(_FunctionClass):
     radius: NotNegative
 
     @classmethod
-    def constants(cls, approximation: GramBall) -> dict[str, Any]:
-        cube = approximation.cube
+    def constants(cls, functions: GramBall) -> dict[str, Any]:
+        cube = functions.cube
         if not isinstance(cube.kernel, Polynomial | ArcCosine):
             raise NotImplementedError("a user's kernel is stored as a `StatedBall`")
         name = "polynomial" if isinstance(cube.kernel, Polynomial) else "arc-cosine"
         kernel = {"name": name, **asdict(cube.kernel)}
         sides = {"low": cube.low, "width": cube.width}
-        return {"kernel": kernel, **sides, "radius": approximation.radius}
+        return {"kernel": kernel, **sides, "radius": functions.radius}
 
     def restore(self) -> GramBall:
         return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
@@ -187,41 +187,41 @@ class _Planned(StrictModel):
 class _StatedBall(_FunctionClass):
     """A ball of a user's kernel, which readers do not have: what a plan knew of it."""
 
-    restored: ClassVar[type[Approximation]] = StatedBall
+    restored: ClassVar[type[FunctionClass]] = StatedBall
     reproducing: ClassVar[bool] = True
     name: Literal["stated ball"] = Field("stated ball", alias="class")
     size: NotNegative
     planned: _Planned
 
     @classmethod
-    def constants(cls, approximation: StatedBall) -> dict[str, Any]:
-        k, h, rank = approximation.k, approximation.h, approximation.rank
-        planned = {"k": k, "h": h, "rank": rank, "error": approximation.planned}
-        return {"size": approximation.size, "planned": planned}
+    def constants(cls, functions: StatedBall) -> dict[str, Any]:
+        k, h, rank = functions.k, functions.h, functions.rank
+        planned = {"k": k, "h": h, "rank": rank, "error": functions.planned}
+        return {"size": functions.size, "planned": planned}
 
     def restore(self) -> StatedBall:
         planned = self.planned
         return StatedBall(self.size, planned.k, planned.h, planned.rank, planned.error)
 
 
-FunctionClass: TypeAlias = Annotated[
+StoredClass: TypeAlias = Annotated[
     _Mixture | _Linear | _Holder | _Smooth | _Ball | _StatedBall,
     Field(discriminator="name"),
 ]
 
 
-def stored_class(approximation: Approximation) -> FunctionClass:
+def stored_class(function_class: FunctionClass) -> StoredClass:
     """Return what plans and synopses hold of a class of functions."""
     models = _FunctionClass.__subclasses__()
-    model = next(model for model in models if model.restored is type(approximation))
-    stored = {"class": model.model_fields["name"].default, **model.constants(approximation)}
+    model = next(model for model in models if model.restored is type(function_class))
+    stored = {"class": model.model_fields["name"].default, **model.constants(function_class)}
     return _Reader.ready().model_validate({"stored": stored}).stored
 
 
 class _Reader(StrictModel):
-    stored: FunctionClass
+    stored: StoredClass
 
 
-def read_class(content: Mapping[str, Any]) -> FunctionClass:
+def read_class(content: Mapping[str, Any]) -> StoredClass:
     """Return what `to_json` of a class of functions wrote."""
     return _Reader.from_json({"stored": content}).stored

@@ -277,7 +277,7 @@ def class_candidates(search: Search) -> Iterator[Candidate]:
             break
         candidates = []
         for h in search.orders(_STATED_ORDERS):
-            error = search.statistic.approximation.error(k, h, (None,) * axes)
+            error = search.statistic.function_class.error(k, h, (None,) * axes)
             noise = search.noise(strategy, h)
             candidates.append(Candidate(strategy, h, noise, error, error, search.certified))
         yield from candidates

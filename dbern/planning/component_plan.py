@@ -30,7 +30,7 @@ from dbern.model.component import (
     StoredCertificate,
     VectorComponent,
 )
-from dbern.model.function_classes import FunctionClass, read_class, stored_class
+from dbern.model.function_classes import StoredClass, read_class, stored_class
 from dbern.model.strict import StrictModel
 from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
@@ -53,9 +53,9 @@ def _map_of(content: Any) -> AxisMap:
     return content if isinstance(content, AxisMap) else map_from_dict(content)
 
 
-def _class_of(content: Any) -> FunctionClass | None:
+def _class_of(content: Any) -> StoredClass | None:
     if content is None or isinstance(content, StrictModel):
-        return cast("FunctionClass | None", content)
+        return cast("StoredClass | None", content)
     return None if content == {} else read_class(content)
 
 
@@ -106,7 +106,7 @@ class _PlannedErrors(StrictModel):
         PlainSerializer(lambda certificate: StoredCertificate.of(certificate).to_json()),
     ]
     approximation: Annotated[
-        FunctionClass | None,
+        StoredClass | None,
         PlainValidator(_class_of),
         PlainSerializer(lambda stored: stored.to_json() if stored else {}),
     ]
@@ -358,7 +358,7 @@ def _certified(
     law: NoiseLaw,
     errors: tuple[float, float],
     resolved: ResolvedSpec,
-) -> tuple[FunctionClass | None, Certificate, float]:
+) -> tuple[StoredClass | None, Certificate, float]:
     """Bound the error of a release: its class, certificate, and how far shrinking may move it.
 
     `errors` are those of a lattice value before release, and of a released one but for its noise.
@@ -367,7 +367,7 @@ def _certified(
     if not isinstance(strategy, Strategy):
         features, count = statistic.features, len(statistic.entries)
         return None, vector_bound(law, count, features, sum(errors), beta, num_outputs), 0.0
-    bias = statistic.approximation
+    bias = statistic.function_class
     stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
     model = ErrorModel(bias, strategy, law, *errors, statistic.unit)
     certificate = model.bound(design.h, beta, num_outputs, _lower_bound(statistic, resolved))

@@ -66,7 +66,7 @@ def _candidate(
     noise, farthest, rough = _errors(cube, strategy.lattice.k, h, spectrum)
     deviation = search.family.covariance(strategy.layout.size).deviation
     noise *= deviation * search.sensitivity(strategy) / search.n * search.noise_ratio
-    ball = search.statistic.approximation
+    ball = search.statistic.function_class
     worst = farthest * (ball.radius if isinstance(ball, GramBall) else 1.0)
     typical = worst if search.certified else rough / math.sqrt(min(_SIGNED_CLUSTERS, search.n))
     return Candidate(strategy, h, noise, typical, worst, search.certified, MIN_POINT_MASS)

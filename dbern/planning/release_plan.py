@@ -15,7 +15,7 @@ from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.measure.counters import Counters
 from dbern.measure.statistic import Statistic
 from dbern.model.component import ScaledNoise, ScaledSensitivity, StoredCertificate
-from dbern.model.function_classes import FunctionClass
+from dbern.model.function_classes import StoredClass
 from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.cost import Cost
 from dbern.planning.predicted import width_text
@@ -380,11 +380,11 @@ def _component_lines(plan: ReleasePlan, planned: PlannedComponent) -> list[tuple
     ]
 
 
-def _first_part(approximation: FunctionClass) -> str:
-    functions = approximation.restore()
+def _first_part(function_class: StoredClass) -> str:
+    functions = function_class.restore()
     if isinstance(functions, KernelMixture) and functions.gap:
         return "the first part holds for any mixture of kernels, and no database attains it"
-    return _FIRST_PART.get(approximation.name, "")
+    return _FIRST_PART.get(function_class.name, "")
 
 
 def _confidence(plan: ReleasePlan, certificate: Certificate) -> str:

@@ -6,7 +6,7 @@ staging hold, so repeating it writes the same bytes.
 *A bandwidth is chosen* from released bins, after the noise: nothing but noised integers and public
 facts is read. What is published is the function of the bandwidth that cross-validation of the bins
 finds best. Bounds on its error hold for all that it was chosen from at once
-(`Approximation.choices`).
+(`FunctionClass.choices`).
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ class BiasOfData:
             smoothing, beta * BAND["values"], num_simultaneous, selected=selected
         )
         count = len(smoothings(array.strategy, array.order)) if selected else 1
-        num_simultaneous *= count * array.approximation.choices
+        num_simultaneous *= count * array.function_class.choices
         weights = self.bias_weights(smoothing)
         beta_i = beta * BAND["approximation"] / num_simultaneous
         level = math.log((weights.l2.size + self.private_rows) / beta_i)
@@ -600,7 +600,7 @@ def summarize_errors(
     """
     metadata, first = function.store.attributes, function.arrays[0]
     certificate = metadata["certificate"]
-    approximation = first.approximation if isinstance(first, ReleasedArray) else None
+    function_class = first.function_class if isinstance(first, ReleasedArray) else None
     perturbed = metadata["target"].get("method") == "objective"
     extent = function.combination.extent(_value_range(function))
     return ErrorSummary(
@@ -613,8 +613,8 @@ def summarize_errors(
         extent=tuple(metadata["extent"]) if "extent" in metadata else extent,
         released=True,
         pointwise=function.combination.pointwise,
-        on_lattice=approximation is not None,
-        remedies=remedies_of(approximation, perturbed, bool(function.domain.categorical)),
+        on_lattice=function_class is not None,
+        remedies=remedies_of(function_class, perturbed, bool(function.domain.categorical)),
     )
 
 

@@ -258,7 +258,7 @@ def distribution_of(
         *(metadata["name"], domain, tuple(measures), tuple(groups), float(row_count)),
         *(row_counts[0].kernels, unit_rows),
         response=response,
-        choices=row_counts[0].approximation.choices,
+        choices=row_counts[0].function_class.choices,
     )
 
 

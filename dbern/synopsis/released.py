@@ -19,7 +19,7 @@ import numpy as np
 from dbern.bernstein.basis import iterate, iterated_matrix
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import Kernel
-from dbern.certify.approximation import Approximation, KernelMixture
+from dbern.certify.approximation import FunctionClass, KernelMixture
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound
 from dbern.certify.noise import typical_noise
 from dbern.data.domain import Axis, Domain
@@ -247,7 +247,7 @@ class ReleasedArray(Released):
     def model(self, smoothing: Smoothing) -> ErrorModel:
         """Return the model that its error follows from."""
         return ErrorModel(
-            approximation=self.approximation,
+            function_class=self.function_class,
             strategy=smoothed(self.strategy, smoothing),
             law=self.law,
             lattice_error=self.component.errors.lattice,
@@ -256,20 +256,20 @@ class ReleasedArray(Released):
         )
 
     @cached_property
-    def approximation(self) -> Approximation:
+    def function_class(self) -> FunctionClass:
         """Class of functions that its bound covers."""
         return self.component.approximation.restore()
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """Kernels of a sum over records, axis by axis; else none."""
-        mixture = self.approximation
+        mixture = self.function_class
         return mixture.kernels if isinstance(mixture, KernelMixture) else ()
 
     @property
     def highest(self) -> float:
         """Bound the function's values, in unit-cube units; infinite where nothing is known."""
-        return self.approximation.highest
+        return self.function_class.highest
 
     @property
     def bins(self) -> tuple[AxisBins, ...]:

@@ -189,11 +189,12 @@ class Registry(Generic[Thing]):
         where = f'{key}: "{point.name}" of {_package_of(point)}'
         try:
             thing: Thing = point.load()
+            name = getattr(thing, self._attribute, None)
         except Exception as error:  # another's package may fail in any way to import
             raise SpecError(
                 f"{where} cannot be imported ({type(error).__name__}). Mend or remove its package"
             ) from error
-        if getattr(thing, self._attribute, None) != point.name:
+        if name != point.name:
             raise SpecError(
                 f"{where} says another {self._attribute} of itself. Give its entry point that name"
             )

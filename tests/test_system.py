@@ -152,8 +152,8 @@ class Thing(NamedTuple):
     name: str
 
 
-def point(name, load):
-    return SimpleNamespace(name=name, load=load, dist=SimpleNamespace(name="mine", version="2"))
+def point(name, load, package="mine"):
+    return SimpleNamespace(name=name, load=load, dist=SimpleNamespace(name=package, version="2"))
 
 
 @pytest.fixture
@@ -166,13 +166,14 @@ def registry(monkeypatch):
     points = [
         point("ours", lambda: Thing("not ours")), point("b", lambda: Thing("b")),
         point("a", lambda: Thing("a")), point("broken", fail), point("alias", lambda: Thing("x")),
+        point("twice", fail), point("twice", fail, "theirs"),
     ]  # fmt: skip
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: {"things": points}[group])
     return Registry("things", {"ours": Thing("ours"), "late": "dbern.errors:SpecError"})
 
 
 def test_a_registry_has_ours_first_and_then_those_of_packages(registry):
-    assert registry.names() == ["ours", "late", "a", "alias", "b", "broken"]
+    assert registry.names() == ["ours", "late", "a", "alias", "b", "broken", "twice"]
     assert registry.get("ours", "x.y") == Thing("ours")
     assert registry.get("late", "x.y") is SpecError
     assert registry.get("b", "x.y") == Thing("b")
@@ -191,9 +192,13 @@ def test_a_registry_reads_no_entry_points_for_what_is_ours(registry, monkeypatch
     ("name", "sentence"),
     [
         ("our", r'^x\.y: "our" is unknown\. Write y = "ours"$'),
-        ("zzz", r'^x\.y: "zzz" is unknown\. Write y = one of: ours, late, a, alias, b, broken$'),
+        (
+            "zzz",
+            r'^x\.y: "zzz" is unknown\. Write y = one of: ours, late, a, alias, b, broken, twice$',
+        ),
         ("broken", r'^x\.y: "broken" of mine 2 cannot be imported \(ImportError\)\. Mend or'),
         ("alias", r'^x\.y: "alias" of mine 2 says another name of itself\. Give its entry point'),
+        ("twice", r'^x\.y: "twice" is of mine 2 and theirs 2\. Remove all but one$'),
     ],
 )
 def test_a_registry_refuses_what_it_cannot_get(registry, name, sentence):
@@ -205,6 +210,6 @@ def test_a_thing_of_no_package_is_known_meanwhile(registry):
     with registry.known(Thing("c")), registry.known(Thing("ours")):
         assert registry.get("c", "x.y") == Thing("c")
         assert registry.origin("c") == registry.origin("ours") == "no package"
-        assert registry.names()[-1] == "c"
+        assert "c" in registry.names()
     assert "c" not in registry
     assert registry.origin("ours") == ""

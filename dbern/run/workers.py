@@ -11,7 +11,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -95,6 +95,12 @@ class DaskWorkers:
             for worker in map(dict_of, workers)
         )
 
+    def check_packages(self, packages: Collection[str]) -> None:
+        """Refuse workers with other versions of packages (names) that what they count is of."""
+        if packages:
+            theirs = answers(self._client, partial(_say_environment, packages))
+            _require_same(theirs, environment(packages))
+
     def check_memory(self, cost: Cost) -> None:
         """Refuse workers, or a releasing process, that may use less memory than the plan says."""
         check_own_memory(cost.client_bytes)
@@ -138,13 +144,13 @@ def check_own_memory(needed: int) -> None:
         )
 
 
-def environment() -> dict[str, str]:
+def environment(packages: Collection[str] = _SAME) -> dict[str, str]:
     """Return the versions that must agree between this process and the workers."""
-    return {"python": platform.python_version(), **{name: version(name) for name in _SAME}}
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
 
 
-def _say_environment() -> bytes:
-    return _encode_answer(environment())
+def _say_environment(packages: Collection[str] = _SAME) -> bytes:
+    return _encode_answer(environment(packages))
 
 
 def _encode_answer(content: dict[str, Any]) -> bytes:
@@ -157,7 +163,6 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
 
     Where there are no workers they have `wait` seconds to come.
     """
-    here = environment()
     _wait_for_workers(client, wait, progress)
     versions = answers(client, _say_environment)
     if not versions:
@@ -166,6 +171,11 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
             f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer "
             "for them with --wait-for-workers SECONDS."
         )
+    _require_same(versions, environment())
+
+
+def _require_same(versions: dict[str, dict[str, Any]], here: dict[str, str]) -> None:
+    """Refuse workers of which anything has another version than here."""
     for worker, theirs in versions.items():
         if not all(isinstance(theirs.get(name), str) and _VERSION.fullmatch(theirs[name])
                    for name in here):  # fmt: skip
@@ -279,6 +289,9 @@ class Threads:
     def at_work(self) -> bool:
         """Return true: they end with the process."""
         return True
+
+    def check_packages(self, packages: Collection[str]) -> None:
+        """Refuse nothing: what counts is what planned."""
 
     def check_memory(self, cost: Cost) -> None:
         """Refuse a process that may use less memory than the plan says."""

@@ -32,6 +32,9 @@ def version(package: str) -> str:
     return of(package)
 
 
+NO_PACKAGE = "no package"
+"""Origin of what is made known in this process alone (`Registry.known`)."""
+
 _tell: ContextVar[Callable[[str, str], None] | None] = ContextVar("tell", default=None)
 
 
@@ -150,7 +153,7 @@ class Registry(Generic[Thing]):
             ours = self._ours[name]
             return cast("Thing", imported(ours)) if isinstance(ours, str) else ours
         if name not in self._loaded:
-            point = self._points().get(name)
+            point = self._point(name, key)
             if point is None:
                 near = difflib.get_close_matches(name, self.names(), n=1)
                 instead = f'"{near[0]}"' if near else f"one of: {', '.join(self.names())}"
@@ -163,7 +166,7 @@ class Registry(Generic[Thing]):
     def origin(self, name: str) -> str:
         """Return the package of what is not ours, with its version; "" for ours and the unknown."""
         if name in self._made:
-            return "no package"
+            return NO_PACKAGE
         if name in self._ours:
             return ""
         point = self._points().get(name)
@@ -184,6 +187,17 @@ class Registry(Generic[Thing]):
         from importlib import metadata
 
         return {point.name: point for point in metadata.entry_points(group=self._group)}
+
+    def _point(self, name: str, key: str) -> EntryPoint | None:
+        """Return the entry point of a name, which two packages may not both have."""
+        from importlib import metadata
+
+        every = metadata.entry_points(group=self._group)
+        points = [point for point in every if point.name == name]
+        packages = sorted({_package_of(point) for point in points})
+        if len(packages) > 1:
+            raise SpecError(f'{key}: "{name}" is of {" and ".join(packages)}. Remove all but one')
+        return next(iter(points), None)
 
     def _load(self, point: EntryPoint, key: str) -> Thing:
         where = f'{key}: "{point.name}" of {_package_of(point)}'
@@ -209,4 +223,4 @@ def imported(home: str) -> Any:
 
 def _package_of(point: EntryPoint) -> str:
     package = getattr(point, "dist", None)
-    return f"{package.name} {package.version}" if package else "no package"
+    return f"{package.name} {package.version}" if package else NO_PACKAGE

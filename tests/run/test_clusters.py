@@ -21,6 +21,7 @@ import dbern
 from dbern.cli import diagnosis
 from dbern.errors import EnvironmentRefusedError, ReleaseError
 from dbern.run.connection import cluster
+from dbern.run.workers import DaskWorkers
 from deploy import certificates
 
 NOTHING = "epsilon 0, epsilon 0 reserved"
@@ -73,6 +74,31 @@ def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client,
 
 
 @pytest.mark.slow
+def test_workers_that_count_with_another_version_of_a_package_are_refused(client, monkeypatch):
+    """A kernel of a package is counted by the workers' copy of it: its sensitivity is another."""
+    workers = DaskWorkers(client)
+    workers.check_packages({"numpy"})
+    with pytest.raises(EnvironmentRefusedError, match=r"cannot say what it runs \(Packag"):
+        workers.check_packages({"no-such-package"})
+    versions = (f"{number}.0" for number in range(9))  # of this process too: another each time
+    monkeypatch.setattr("dbern.run.workers.version", lambda _: next(versions))
+    with pytest.raises(EnvironmentRefusedError, match=r"numpy 0\.0 there, \d\.0 here"):
+        workers.check_packages({"numpy"})
+
+
+def test_workers_are_asked_for_the_packages_of_what_they_count(project, client, monkeypatch):
+    packages = {"target.kernel": "mine 1.0", "target.kind": "no package"}
+    monkeypatch.setattr(dbern.ReleaseSpec, "packages", lambda _: packages)
+
+    def refuse(_workers, names):
+        raise EnvironmentRefusedError(f"asked for {names}")
+
+    monkeypatch.setattr(DaskWorkers, "check_packages", refuse)
+    with pytest.raises(EnvironmentRefusedError, match=r"^asked for \{'mine'\}"):
+        dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 0, epsilon 1 reserved"
+
+
 def test_workers_that_are_still_coming_are_waited_for(project):
     told = []
     with scheduler(protocol="tcp://") as local:

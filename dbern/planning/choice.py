@@ -219,9 +219,7 @@ def make_search(
         statistic=statistic,
         n=resolved.n,
         family=family,
-        noise_ratio=family.scale_per_unit_sensitivity(
-            resolved.charge.part(statistic.output_fraction)
-        ),
+        noise_ratio=family.predicted_scale(resolved.charge.part(statistic.output_fraction)),
         k=k,
         h=resolved.spec.per_axis("h", statistic.domain),
         certified=resolved.certified,

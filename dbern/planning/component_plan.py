@@ -229,7 +229,7 @@ def sensitivity_and_params(
     n, tolerance = resolved.n, 0.0
     exact = _exact_sensitivity(statistic, strategy, family, n)
     if isinstance(strategy, Strategy):
-        ratio = family.scale_per_unit_sensitivity(resolved.charge.part(statistic.output_fraction))
+        ratio = family.predicted_scale(resolved.charge.part(statistic.output_fraction))
         if family.norm == math.inf:  # over the root of the number of values, all of which move
             ratio /= math.sqrt(statistic.outputs * strategy.layout.size)
         axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))

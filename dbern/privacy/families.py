@@ -59,8 +59,8 @@ class NoiseFamily(ABC):
     balanced: ClassVar[bool] = False
 
     @abstractmethod
-    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
-        """Scale of the noise for sensitivity one."""
+    def predicted_scale(self, budget: Budget) -> float:
+        """Scale of the noise for sensitivity one, for choices of plans: no noise has it."""
 
     def covariance(self, values: float) -> NoiseCovariance:
         """Covariance of a component's noise at scale one, of one joint draw of so many values."""
@@ -104,7 +104,7 @@ class _LaplaceFamily(NoiseFamily):
     norm: ClassVar[float] = 1
     eigenvalue_exponent = 0.25
 
-    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+    def predicted_scale(self, budget: Budget) -> float:
         return 1 / float(budget.epsilon)
 
 
@@ -113,7 +113,7 @@ class _AdvancedFamily(_LaplaceFamily):
 
     norm = math.inf
 
-    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+    def predicted_scale(self, budget: Budget) -> float:
         return 2 * math.sqrt(-2 * math.log(budget.delta)) / float(budget.epsilon)
 
 
@@ -134,7 +134,7 @@ class _GaussianFamily(NoiseFamily):
     norm = 2
     eigenvalue_exponent = 0.5
 
-    def scale_per_unit_sensitivity(self, budget: Budget) -> float:
+    def predicted_scale(self, budget: Budget) -> float:
         return 1 / math.sqrt(squared_for(budget.epsilon, budget.delta))
 
 

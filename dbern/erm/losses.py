@@ -12,8 +12,9 @@ to the width, and above: convex, ``0 <= h' = clip(z/width, 0, 1) <= 1``, h' is (
 and ``max(z, 0) - width/2 <= h(z) <= max(z, 0)``. The *quadratic* ``r^2/2``: slope |r|, curvature 1.
 A division, product or difference of floats rounds once, by at most ``u = 2^-53`` of its result.
 
-A user's own loss declares these constants, and nothing here proves them: privacy rests on the
-declaration, and that it is convex.
+A user's own loss declares these constants, and nothing here proves them. Privacy rests on its
+convexity and on `derivative_error`: solvers clip the derivative at M, which keeps a convex loss
+convex, so an M that is too small changes the model alone. By objective it rests on all of them.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _LOSS_ERROR = 2.0**-40  # of what a loss is at 0, and of M: its own float error,
 class Loss(Protocol):
     """A loss, with the constants that the solver and the proofs use.
 
-    A third party's loss is any frozen object with these members. That it is convex, with the
-    slope and curvature it declares, is its author's promise: privacy rests on convexity and slope.
+    A third party's loss is any frozen object with these members. That it is convex, and what it
+    declares, is its author's promise.
     """
 
     @property

@@ -198,9 +198,11 @@ class KernelERM(Learner):
 
     @property
     def _has_both_methods(self) -> bool:
-        """Whether both methods can release it."""
-        named = self._named_loss
-        return self.kernel == "linear" and named is not None and named.perturbable
+        """Whether both methods can release it: the proof of an objective is of our losses alone."""
+        ours = LOSSES.get(self.loss)
+        if ours is None or ours is not self._named_loss:
+            return False
+        return self.kernel == "linear" and ours.perturbable
 
     @property
     def _named_loss(self) -> type[NamedLoss] | None:

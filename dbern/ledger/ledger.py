@@ -240,6 +240,8 @@ class BudgetLedger:
     def charge(self, request: Request, note: str = "", *, under_way: bool = False) -> Reservation:
         """Charge, for good and in one transaction, what another tool released, or a stream will.
 
+        No step of a release does: its charge is final with `spend`.
+
         The charge that holds the name is left as it is where it says the same. There is no output,
         and no key or staging unless it is `under_way`: then they are there until `commit` or
         `abandon`. A charge cannot be refunded. `note` says whose it is, where the request has no

@@ -154,7 +154,7 @@ FAMILIES: Final[tuple[NoiseFamily, ...]] = (LAPLACE, GAUSSIAN, K_NORM, PAPER, AD
 """Ours, in the order of preference: "auto" means no other."""
 
 ALL_NOISE: Final[Registry[NoiseFamily]] = Registry(
-    "dbern.noise", {family.law_kind: family for family in (LAPLACE, GAUSSIAN, K_NORM)}, "law_kind"
+    "dbern.noise", {family.law_kind: family for family in reversed(FAMILIES)}, "law_kind"
 )
 """The first family with each law, by the law's `kind`: ours, and those of installed packages."""
 

@@ -1,7 +1,8 @@
 """From a sealed center to a published synopsis: exact noise, shards, manifest.
 
-The only place where a key meets a center. Everything here is a function of what the ledger and the
-staging hold, so repeating it writes the same bytes.
+The noise key and the center meet here and nowhere else; the release key has sealed the center
+(`Staging.seal`) and, for a perturbed objective, entered the count. Everything here is a function of
+what the ledger and the staging hold, so repeating it writes the same bytes.
 
 *A bandwidth is chosen* from released bins, after the noise: nothing but noised integers and public
 facts is read. What is published is the function of the bandwidth that cross-validation of the bins

@@ -1,4 +1,4 @@
-"""Run a release: plan, reserve, count, stage, charge, add noise, publish, commit.
+"""Run a release: plan, reserve, count, stage, spend, add noise, publish, commit.
 
 Each step leaves the ledger in a state from which the same call goes on. Noise is a function of the
 release key, the sealed center, the law and the position, and the center is staged before the

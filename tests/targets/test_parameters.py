@@ -9,6 +9,7 @@ import pytest
 
 import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema
+from dbern.erm.losses import ALL_LOSSES, Logistic
 from dbern.targets import learner_of
 
 DOMAIN = Domain((Axis("x", 0.0, 1.0),), Outside.DROP)
@@ -84,3 +85,15 @@ def test_a_parameter_is_refused_exactly_where_nothing_chosen_uses_it(kind):
                     if key in used.split()
                 }
                 assert set(re.findall(r'"(.*?)"', owner)) == owning  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["bold", "logistic"])
+def test_no_loss_of_others_is_released_by_objective(name):
+    """Its author's word is no proof; nor is the name of one of ours."""
+    bold = type("Bold", (Logistic,), {"name": name, "perturbable": True})
+    target = {"loss": name, "kernel": "linear"}
+    with ALL_LOSSES.known(bold):
+        (released,) = learner_of("kernel-erm")(**target).components(SCHEMA)
+        assert type(released.loss) is bold
+        with pytest.raises(dbern.SpecError, match=r"^target\.method: an objective, and lists"):
+            learner_of("kernel-erm")(**target, method="objective").components(SCHEMA)

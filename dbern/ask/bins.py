@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.ask.splines import AxisSplines, Envelope
+from dbern.certify.noise import Radius
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
@@ -147,13 +148,13 @@ class NoisyMeasure:
         largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
         return self.error + RELATIVE_ROUNDING * largest
 
-    def tail(self, count: int, beta: Fraction) -> tuple[float, float]:
-        """Bound noise of `count` functionals, all at once: per ``|w|_2``, and per ``|w|_inf``."""
+    def tail(self, count: int, beta: Fraction) -> Radius:
+        """Bound noise of `count` functionals, all at once."""
         level = math.log(count / beta)
         grid_step = math.ldexp(1.0, self.law.granularity_exponent)
         norms = np.array([1.0, 0.0])
         q, loose = errors_of(self.law).weighted_tail(norms, norms[::-1], level)
-        return float(grid_step * q), float(grid_step * loose)
+        return Radius(float(grid_step * q), float(grid_step * loose))
 
     def joint(self) -> BinView:
         """Return the view of all bins, in one layer."""

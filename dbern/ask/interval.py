@@ -13,16 +13,15 @@ Of sums over the normalizer of a private number of rows (``k = 1``) m is any num
 
        sum_j (l_j - m u^k_j) c_j <= int (g - m k) dD = 0 <= sum_j (u_j - m l^k_j) c_j
 
-   The two sides are functionals ``a - m k`` of the bins, linear in m, that `quotient_interval`
-   makes.
+   The two sides are functionals ``a - m k`` of the bins, linear in m, that `Sides` has.
 2. The released numbers *deny* an m where a side has the wrong sign by more than its noise. The
    noise of the true m alone has to be bounded, as m does not depend on it: that all others are
-   tried costs nothing. The m that are not denied end at roots of quadratics (`undenied_quotients`).
+   tried costs nothing. The m that are not denied end at roots of quadratics (`Contrast.accepted`).
 3. The noise of a side of norm |w| is at most q |w|: first by the tail of its law, at its
    fraction of beta in `dbern.certify.failure.QUOTIENT`; then, for m between these ends, by an order
    statistic of draws, at the rest.
 4. Of many answers, some at a time, the tail counts all functionals, and of each draw the largest of
-   all of them is kept: there is one order statistic for all (`undenied_quotients`).
+   all of them is kept: there is one order statistic for all (`simultaneous_intervals`).
 
 Docs/intervals.md, "A quotient's interval is every m that the bins do not deny", has the proof of 2
 to 4, and "A population adds the variance of its rows" what they say of a population.
@@ -35,9 +34,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,10 +46,15 @@ from dbern.ask.bins import RELATIVE_ROUNDING, BinView, Functionals, NoisyMeasure
 from dbern.ask.splines import Envelope, products
 from dbern.ask.weights import ProductWeights, WeightBatches, slices
 from dbern.certify.failure import QUOTIENT
-from dbern.certify.noise import quantile_rank
+from dbern.certify.noise import Radius, quantile_rank
 from dbern.types import BoolArray, FloatArray, Int64Array
 
+Range: TypeAlias = tuple[float, float]
+"""Least and largest m that are looked at: finite, as ends of a range are tried."""
+Ends: TypeAlias = tuple[FloatArray, FloatArray]
+"""First and last m, (m,) each."""
 _PROPORTIONAL = 1e-9  # of products of norms
+_HIGHEST = 2.0**100  # sum over a normalizer, of any number of rows
 noise_rank = lru_cache(maxsize=256)(quantile_rank)
 """Rank of the order statistic of draws that bounds noise at a beta; None where they are too few."""
 _PIECES = 4  # of an interval, on each of which draws are bounded
@@ -59,70 +64,106 @@ GRID_POINTS = 1024
 _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cache
 
 
-class LinearFamily(NamedTuple):
-    """Functionals ``a - m k``, for m from 0 to 1; (m,) each, draws (m, draws).
+class Draws(NamedTuple):
+    """Draws of the noise of a and of k, (m, draws) each; none where they tell nothing."""
 
-    `numerator` and `denominator` are the values of a and k on the released bins; `squared`,
-    `mixed` and `denominator_squared` are the products ``|w_a|^2``, ``w_a w_k`` and ``|w_k|^2`` of
-    their weights. `max_weight` and `rounding_error` bound, for any m, a weight and the effect of
-    rounding on the functional.
+    a: FloatArray
+    k: FloatArray
+
+
+NO_DRAWS = Draws(np.empty((1, 0)), np.empty((1, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredNorm:
+    """``|w(m)|^2 = aa - 2 m ak + m^2 kk``, of products of the weights of a and of k, (m,) each."""
+
+    aa: FloatArray
+    ak: FloatArray
+    kk: FloatArray
+
+    def at(self, m: FloatArray | float) -> FloatArray:
+        """Return it at an m, at least 0: roundings may put it below."""
+        return np.maximum(self.aa - 2 * m * self.ak + m**2 * self.kk, 0.0)
+
+    @property
+    def is_proportional(self) -> BoolArray:
+        """Whether a is a multiple of k, whatever is released: it is public, as weights are."""
+        both = self.aa * self.kk
+        return np.asarray((both > 0) & (both - self.ak**2 <= _PROPORTIONAL * both))
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Functionals ``a - m k`` of released numbers, of every m, (m,) each.
+
+    `a` and `k` are the released values. `largest` and `slack` bound, for any m that is asked about,
+    a weight, and all but noise that the functional may be off by.
     """
 
-    numerator: FloatArray
-    denominator: FloatArray
-    squared: FloatArray
-    mixed: FloatArray
-    denominator_squared: FloatArray
-    max_weight: FloatArray
-    rounding_error: FloatArray
-    draws: FloatArray
-    denominator_draws: FloatArray
+    a: FloatArray
+    k: FloatArray
+    norm: SquaredNorm
+    largest: FloatArray | float = 0.0
+    slack: FloatArray | float = 0.0
+    draws: Draws = NO_DRAWS
 
     @classmethod
-    def of(
-        cls, view: BinView, numerator: Functionals, denominator: Functionals | None = None
-    ) -> LinearFamily:
-        """Return ``numerator - m denominator``; no denominator is the number 1."""
-        if denominator is None:
-            zero = mixed = np.zeros(1)
-            no_draws = np.zeros_like(numerator.draws[:1])
-            denominator = Functionals(zero, zero + 1, zero, zero, zero, no_draws)
+    def of(cls, view: BinView, a: Functionals, k: Functionals | None = None) -> Contrast:
+        """Return ``a - m k``; no k is the number 1."""
+        if k is None:
+            zero = ak = np.zeros(1)
+            k = Functionals(zero, zero + 1, zero, zero, zero, np.zeros_like(a.draws[:1]))
         else:
-            mixed = view.product(numerator.weights, denominator.weights)
-        count = min(numerator.draws.shape[1], denominator.draws.shape[1])
+            ak = view.product(a.weights, k.weights)
+        count = min(a.draws.shape[1], k.draws.shape[1])
         return cls(
-            *(numerator.value, denominator.value),
-            *(numerator.squared, mixed, denominator.squared),
-            numerator.max_weight + denominator.max_weight,
-            numerator.rounding_error + denominator.rounding_error,
-            *(numerator.draws[:, :count], denominator.draws[:, :count]),
+            a.value,
+            k.value,
+            SquaredNorm(a.squared, ak, k.squared),
+            a.max_weight + k.max_weight,
+            a.rounding_error + k.rounding_error,
+            Draws(a.draws[:, :count], k.draws[:, :count]),
         )
 
     @classmethod
-    def of_weights(
-        cls, view: BinView, numerator: FloatArray, denominator: FloatArray | None = None
-    ) -> LinearFamily:
-        """Evaluate weights (m, layers, bins), and return the family of their functionals."""
-        (top,) = view.functionals(numerator)
-        return cls.of(view, top, None if denominator is None else view.functionals(denominator)[0])
+    def of_weights(cls, view: BinView, a: FloatArray, k: FloatArray | None = None) -> Contrast:
+        """Evaluate weights (m, layers, bins), and return the contrast of their functionals."""
+        return cls.of(view, *(view.functionals(rows)[0] for rows in (a, k) if rows is not None))
 
-    def with_unit_denominator(self) -> LinearFamily:
+    def with_unit_denominator(self) -> Contrast:
         """Return ``a - m``."""
-        zero = np.zeros_like(self.mixed)
-        return self._replace(denominator=zero + 1, mixed=zero, denominator_squared=zero)
+        zero = np.zeros_like(self.k)
+        return replace(self, k=zero + 1, norm=SquaredNorm(self.norm.aa, zero, zero))
 
-    def root(self, q: float, loose: float, sign: int) -> FloatArray:
-        """Return the last m (sign 1) or first (-1) that is not denied; infinite where none is.
+    def accepted(self, radius: Radius, sign: int, within: Range) -> tuple[FloatArray, FloatArray]:
+        """Return the first and the last m of a range that are not denied: inf and -inf of none.
 
-        ``a - m k + sign (rest + q |w(m)|)`` is zero at a root of a quadratic in m.
+        An m is denied where ``a - m k`` is below 0 (sign 1), or above (-1), by more than slack and
+        noise: where ``g(m) = p + r m + q |w(m)|`` is negative. That is convex, so that an end of
+        the range is denied with all m up to one zero of g, or with all of the range. Of ``(p + r
+        m)^2 - q^2 |w(m)|^2``, which is positive where g is negative and nowhere else near there,
+        this zero is the root where it rises, where m behind it are denied, or else falls.
         """
-        numerator = self.numerator + sign * (loose * self.max_weight + self.rounding_error)
-        a = self.denominator**2 - q**2 * self.denominator_squared
-        b = numerator * self.denominator - q**2 * self.mixed
-        c = numerator**2 - q**2 * self.squared
-        known = (self.denominator > 0) & (a > 0)
-        root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-        return np.where(known, (b + sign * root) / np.where(known, a, 1.0), sign * np.inf)
+        (start, stop), q, norm = within, radius.q, self.norm
+        p = sign * self.a + self.slack + radius.loose * self.largest
+        r = -sign * self.k
+        at_start, at_stop = (p + r * m + q * np.sqrt(norm.at(m)) for m in within)
+        half = p * r + q**2 * norm.ak
+        square = r**2 * norm.aa + 2 * p * r * norm.ak + p**2 * norm.kk
+        square -= q**2 * (norm.aa * norm.kk - norm.ak**2)
+        size = np.where(at_start < 0, -q, q) * np.sqrt(np.maximum(square, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore"):  # where there is no zero
+            cancels = half * size > 0
+            zero = np.where(
+                cancels,
+                (p**2 - q**2 * norm.aa) / np.where(cancels, -half - size, 1.0),
+                (size - half) / (r**2 - q**2 * norm.kk),
+            )
+        zero = np.clip(np.nan_to_num(zero), start, stop)
+        first = np.where(at_start >= 0, start, np.where(at_stop >= 0, zero, math.inf))
+        last = np.where(at_stop >= 0, stop, np.where(at_start >= 0, zero, -math.inf))
+        return first, last
 
     def max_standardized_draws(self, cuts: FloatArray, sign: int) -> FloatArray:
         """Bound draws over ``|w(m)|``, (m, draws): the largest for m within `cuts` (pieces + 1, m).
@@ -130,12 +171,13 @@ class LinearFamily(NamedTuple):
         On a piece ``w(m) x`` is linear in m, so at most the larger of both ends, and ``|w(m)|`` is
         at least its least value.
         """
-        values = (-sign * cuts)[..., None] * self.denominator_draws
-        values += sign * self.draws
-        nearest = self.mixed / np.where(self.denominator_squared > 0, self.denominator_squared, 1.0)
+        norm = self.norm
+        values = (-sign * cuts)[..., None] * self.draws.k
+        values += sign * self.draws.a
+        nearest = norm.ak / np.where(norm.kk > 0, norm.kk, 1.0)
         m = np.clip(nearest, cuts[:-1], cuts[1:])
-        size = self.squared + m**2 * self.denominator_squared
-        min_square = size - 2 * m * self.mixed - RELATIVE_ROUNDING * size
+        size = norm.aa + m**2 * norm.kk
+        min_square = size - 2 * m * norm.ak - RELATIVE_ROUNDING * size
         known = min_square > _PROPORTIONAL * size
         quotients = np.maximum(values[1:], values[:-1])
         quotients /= np.sqrt(np.where(known, min_square, 1.0))[..., None]
@@ -143,36 +185,24 @@ class LinearFamily(NamedTuple):
         largest[~known.all(axis=0)] = np.inf
         return np.asarray(largest)
 
-    def bound(self, m: float, sign: int, measure: NoisyMeasure, beta: Fraction) -> FloatArray:
+    def end_at(self, m: float, sign: int, measure: NoisyMeasure, beta: Fraction) -> FloatArray:
         """Bound the functionals of one m from above (sign 1), or from below (-1).
 
         Each bound holds with probability ``1 - beta``, by itself.
         """
-        values = sign * (self.draws - m * self.denominator_draws)
+        values = sign * (self.draws.a - m * self.draws.k)
         rank = noise_rank(values.shape[1], float(beta)) if values.size else None
         if rank is None:
-            q, loose = measure.tail(1, beta)
-            noise = q * np.sqrt(np.maximum(self._squared_at(m), 0.0)) + loose * self.max_weight
+            radius = measure.tail(1, beta)
+            noise = radius.q * np.sqrt(self.norm.at(m)) + radius.loose * self.largest
         else:
             noise = np.partition(values, rank, axis=1)[:, rank]
-        return np.asarray(
-            self.numerator - m * self.denominator + sign * (noise + self.rounding_error)
-        )
+        return np.asarray(self.a - m * self.k + sign * (noise + self.slack))
 
     def quotient(self, unknown: float) -> FloatArray:
         """Return released values of ``a / k``, and a number where there is no denominator."""
-        known = self.denominator > 0
-        return np.where(known, self.numerator / np.where(known, self.denominator, 1.0), unknown)
-
-    def _squared_at(self, m: FloatArray | float) -> FloatArray:
-        """Return ``|w(m)|^2``, which roundings may put below 0."""
-        return self.squared - 2 * m * self.mixed + m**2 * self.denominator_squared
-
-    @property
-    def is_proportional(self) -> BoolArray:
-        """Whether a is a multiple of k, whatever is released: it is public, as weights are."""
-        both = self.squared * self.denominator_squared
-        return np.asarray((both > 0) & (both - self.mixed**2 <= _PROPORTIONAL * both))
+        known = self.k > 0
+        return np.where(known, self.a / np.where(known, self.k, 1.0), unknown)
 
 
 def quotient_or_half(values: FloatArray, total: FloatArray) -> FloatArray:
@@ -199,48 +229,53 @@ class Denominator(NamedTuple):
         return cls(view.total, view.total.value, view.total)
 
 
-class Quotients(NamedTuple):
-    """Quotients, (m,) each: estimates, and functionals that are at most and at least 0 at them."""
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """Contrasts that are at most and at least 0 at the m that are asked about, and estimates."""
 
     estimate: FloatArray
-    minorants: LinearFamily
-    majorants: LinearFamily
+    lower: Contrast
+    upper: Contrast
 
     @classmethod
-    def of(cls, view: BinView, numerator: Envelope, denominator: Denominator | None) -> Quotients:
+    def of(cls, view: BinView, a: Envelope, k: Denominator | None) -> Sides:
         """Evaluate weights (m, layers, bins); no denominator is the number 1."""
-        estimate = view.of(numerator.estimate)
-        lower, upper = view.functionals(numerator.lower, numerator.upper)
-        if denominator is None:
-            return cls(estimate, LinearFamily.of(view, lower), LinearFamily.of(view, upper))
+        estimate = view.of(a.estimate)
+        lower, upper = view.functionals(a.lower, a.upper)
+        if k is None:
+            return cls(estimate, Contrast.of(view, lower), Contrast.of(view, upper))
         return cls(
-            quotient_or_half(estimate, denominator.value),
-            LinearFamily.of(view, lower, denominator.upper),
-            LinearFamily.of(view, upper, denominator.lower),
+            quotient_or_half(estimate, k.value),
+            Contrast.of(view, lower, k.upper),
+            Contrast.of(view, upper, k.lower),
         )
 
     @property
     def simulated(self) -> BoolArray:
         """Whether draws tell more than the tail: not where a is a multiple of k, as noise is."""
-        return ~(self.minorants.is_proportional & self.majorants.is_proportional)
+        return ~(self.lower.norm.is_proportional & self.upper.norm.is_proportional)
 
-    def ends(self, q: float, loose: float, maximum: float) -> tuple[FloatArray, FloatArray]:
-        """Return the first and the last m from 0 to `maximum` that are not denied, (m,) each."""
-        first, last = self.minorants.root(q, loose, -1), self.majorants.root(q, loose, 1)
-        return np.clip(first, 0.0, maximum), np.clip(last, 0.0, maximum)
-
-    def max_standardized_draws(self, low: FloatArray, high: FloatArray) -> FloatArray:
+    def max_standardized_draws(self, ends: Ends) -> FloatArray:
         """Bound the quotients of noise and norm, (draws,): the largest of all m between ends."""
-        cuts = np.linspace(low, high, _PIECES + 1)
-        below = self.minorants.max_standardized_draws(cuts, -1)
-        largest = np.maximum(below, self.majorants.max_standardized_draws(cuts, 1))
+        cuts = np.linspace(*ends, _PIECES + 1)
+        below = self.lower.max_standardized_draws(cuts, -1)
+        largest = np.maximum(below, self.upper.max_standardized_draws(cuts, 1))
         return np.asarray(largest[self.simulated].max(axis=0, initial=-math.inf))
 
-    def without_draws(self) -> Quotients:
-        """Return the same, seven numbers of each family."""
-        none = np.empty((1, 0))
-        families = (side._replace(draws=none, denominator_draws=none) for side in self[1:])
-        return Quotients(self.estimate, *families)
+    def without_draws(self) -> Sides:
+        """Return the same, seven numbers of each side."""
+        lower, upper = (replace(side, draws=NO_DRAWS) for side in (self.lower, self.upper))
+        return Sides(self.estimate, lower, upper)
+
+
+def confidence_set(sides: Sides, radius: Radius, within: Range) -> Ends:
+    """Return the first and the last m of a range that no side denies, (m,) each.
+
+    With the probability of the radius they enclose the true m, if that is in the range. The first
+    is above the last where all are denied.
+    """
+    below, above = sides.lower.accepted(radius, -1, within), sides.upper.accepted(radius, 1, within)
+    return np.maximum(below[0], above[0]), np.minimum(below[1], above[1])
 
 
 def quotient_interval(
@@ -253,20 +288,20 @@ def quotient_interval(
     """
     maximum = view.measure.max_total if denominator is None else 1.0
 
-    def quotients(view: BinView, batch: slice) -> Quotients:
-        return Quotients.of(view, numerator.select(batch).layered(len(view.values)), denominator)
+    def sides(view: BinView, batch: slice) -> Sides:
+        return Sides.of(view, numerator.select(batch).layered(len(view.values)), denominator)
 
-    return laid_out_quotients(view, len(numerator), quotients, beta, maximum)
+    return laid_out_intervals(view, len(numerator), sides, beta, maximum)
 
 
-def laid_out_quotients(
+def laid_out_intervals(
     view: BinView,
     count: int,
-    quotients: Callable[[BinView, slice], Quotients],
+    sides: Callable[[BinView, slice], Sides],
     beta: Fraction,
     maximum: float = 1.0,
 ) -> Band:
-    """Return the band of `count` quotients, which are laid out, and drawn, a batch at a time.
+    """Return intervals of `count` quotients, which are laid out, and drawn, a batch at a time.
 
     All have the same draws, as many as so many functionals use: none where these are too few for
     `beta`.
@@ -275,13 +310,13 @@ def laid_out_quotients(
     rank = noise_rank(draws, float(beta * QUOTIENT["draws"]))
     view = view.first_draws(0 if rank is None else draws)
     batch_size = _BATCH_NUMBERS // max(view.values.size, (_PIECES + 1) * view.noise.shape[-1])
-    batches = (quotients(view, batch) for batch in slices(count, batch_size))
-    return undenied_quotients(count, batches, view.measure, beta, maximum)
+    batches = (sides(view, batch) for batch in slices(count, batch_size))
+    return simultaneous_intervals(count, batches, view.measure, beta, maximum)
 
 
-def undenied_quotients(
+def simultaneous_intervals(
     count: int,
-    batches: Iterable[Quotients],
+    batches: Iterable[Sides],
     measure: NoisyMeasure,
     beta: Fraction,
     maximum: float = 1.0,
@@ -294,31 +329,32 @@ def undenied_quotients(
     Draw by draw the largest quotient of noise and norm, of all m between the ends by the tail and
     of all that are simulated, exceeds that at the true m; so does its order statistic.
     """
-    tail = measure.tail(2 * count, beta * QUOTIENT["tail"])
+    tail, within = measure.tail(2 * count, beta * QUOTIENT["tail"]), (0.0, min(maximum, _HIGHEST))
     summaries, largest = [], np.array(-math.inf)
     for batch in batches:
-        largest = np.maximum(largest, batch.max_standardized_draws(*batch.ends(*tail, maximum)))
+        low, high = np.clip(confidence_set(batch, tail, within), *within)
+        largest = np.maximum(largest, batch.max_standardized_draws((low, high)))
         summaries.append(batch.without_draws())
-    rank = noise_rank(len(largest), float(beta * QUOTIENT["draws"]))
+    rank, drawn = noise_rank(len(largest), float(beta * QUOTIENT["draws"])), None
     if rank is None or largest.max() == -math.inf:  # nothing is simulated: the tail has all of beta
-        q, tail = math.inf, measure.tail(2 * count, beta)
+        tail = measure.tail(2 * count, beta)
     else:
-        q = float(np.sort(largest)[rank])
-    bands = [_undenied(summary, tail, q, maximum) for summary in summaries]
+        drawn = Radius(float(np.sort(largest)[rank]))
+    bands = [_interval(sides, tail, drawn, within) for sides in summaries]
     return Band(*map(np.concatenate, zip(*bands, strict=True)))
 
 
-def _undenied(quotients: Quotients, tail: tuple[float, float], q: float, maximum: float) -> Band:
-    """Return the band by the tail, and by draws whose quantile is q: infinite without any."""
-    low, high = quotients.ends(*tail, maximum)
-    if math.isfinite(q):
-        simulated, (first, last) = quotients.simulated, quotients.ends(q, 0.0, maximum)
+def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -> Band:
+    """Return the intervals by the tail, and by draws where these tell more."""
+    low, high = np.clip(confidence_set(sides, tail, within), *within)
+    if drawn is not None and math.isfinite(drawn.q):
+        simulated = sides.simulated
+        first, last = np.clip(confidence_set(sides, drawn, within), *within)
         low = np.where(simulated, np.maximum(low, first), low)
         high = np.where(simulated, np.minimum(high, last), high)
     high = np.maximum(low, high)
-    value = np.clip(quotients.estimate, low, high)
-    minorants, majorants = quotients.minorants, quotients.majorants
-    start, stop = np.clip([minorants.quotient(0.0), majorants.quotient(1.0)], low, high)
+    value = np.clip(sides.estimate, low, high)
+    start, stop = np.clip([sides.lower.quotient(0.0), sides.upper.quotient(1.0)], low, high)
     return Band(value, low, high, np.maximum(stop - start, 0.0))
 
 
@@ -365,10 +401,10 @@ def _neighbors(
     As far as the released numbers do not deny it.
     """
     lower, upper = (None, None) if base is None else (base.lower, base.upper)
-    majorants = LinearFamily.of_weights(view, envelope.upper, lower)
-    minorants = LinearFamily.of_weights(view, envelope.lower, upper)
-    positive = np.flatnonzero(majorants.bound(level, 1, view.measure, beta / 2) >= 0)
-    negative = np.flatnonzero(minorants.bound(level, -1, view.measure, beta / 2) <= 0)
+    majorants = Contrast.of_weights(view, envelope.upper, lower)
+    minorants = Contrast.of_weights(view, envelope.lower, upper)
+    positive = np.flatnonzero(majorants.end_at(level, 1, view.measure, beta / 2) >= 0)
+    negative = np.flatnonzero(minorants.end_at(level, -1, view.measure, beta / 2) <= 0)
     count = len(envelope.upper)
     start = int(positive[0]) if len(positive) else count
     stop = int(negative[-1]) if len(negative) else 0
@@ -390,31 +426,23 @@ def product_intervals(
         view = measure.marginal(used)
         denominator = Denominator.total(view) if of_total else None
 
-        def laid_out(view: BinView, batch: slice) -> Quotients:
+        def laid_out(view: BinView, batch: slice) -> Sides:
             envelopes = weights.axes(batch)
             inside = products([envelopes[i] for i in used]).layered()
-            return Quotients.of(view, inside, denominator)
+            return Sides.of(view, inside, denominator)
 
-        return laid_out_quotients(view, count, laid_out, beta, maximum)
+        return laid_out_intervals(view, count, laid_out, beta, maximum)
 
-    def factored(batch: slice) -> Quotients:
-        estimate, minorants, majorants = _product_families(measure, weights.axes(batch))
-        if of_total:
-            estimate = quotient_or_half(estimate, measure.bins.sum())
-        else:
-            minorants = minorants.with_unit_denominator()
-            majorants = majorants.with_unit_denominator()
-        return Quotients(estimate, minorants, majorants)
+    def factored(batch: slice) -> Sides:
+        return product_sides(measure, weights.axes(batch), of_total=of_total)
 
     batch_size = _BATCH_WEIGHTS // sum(splines.count for splines in measure.splines)
     batches = map(factored, slices(count, batch_size))
-    return undenied_quotients(count, batches, measure, beta, maximum)
+    return simultaneous_intervals(count, batches, measure, beta, maximum)
 
 
-def _product_families(
-    measure: NoisyMeasure, axes: Sequence[Envelope]
-) -> tuple[FloatArray, LinearFamily, LinearFamily]:
-    """Return estimates (m,), minorants and majorants of products of weights over the total.
+def product_sides(measure: NoisyMeasure, axes: Sequence[Envelope], *, of_total: bool) -> Sides:
+    """Return sides of products of weights over the total, or over the number 1, without draws.
 
     The minorant of `envelopes.splines.products` is a sum of l products, ``L_1 U_2 .. U_l + U_1 (L_2
     - U_2) .. U_l + ..``.
@@ -426,10 +454,13 @@ def _product_families(
     )
     terms = [[low[0], *high[1:]], *corrections]
     estimate = _contracted(measure.bins, [axis.estimate for axis in axes])
-    return estimate, _family_of_sum(measure, terms), _family_of_sum(measure, [high])
+    lower, upper = _contrast_of_sum(measure, terms), _contrast_of_sum(measure, [high])
+    if of_total:
+        return Sides(quotient_or_half(estimate, measure.bins.sum()), lower, upper)
+    return Sides(estimate, lower.with_unit_denominator(), upper.with_unit_denominator())
 
 
-def _family_of_sum(measure: NoisyMeasure, terms: Sequence[Sequence[FloatArray]]) -> LinearFamily:
+def _contrast_of_sum(measure: NoisyMeasure, terms: Sequence[Sequence[FloatArray]]) -> Contrast:
     """Return sums of products of weights (m, bins) of the axes over the total, without draws."""
     count = len(terms[0][0])
     zeros, ones = np.zeros(count), np.ones(count)
@@ -447,11 +478,9 @@ def _family_of_sum(measure: NoisyMeasure, terms: Sequence[Sequence[FloatArray]])
     total_squared = float(_product(np.square(axis).sum() for axis in total))
     max_weight = max_weight + float(_product(np.abs(axis).max() for axis in total))
     sizes = sizes + float(_product(np.abs(axis).sum() for axis in total))
-    no_draws = np.empty((count, 0))
-    return LinearFamily(
-        *(numerator, measure.bins.sum() * ones, squared, mixed, total_squared * ones),
-        *(max_weight, measure.bin_error * sizes, no_draws, no_draws),
-    )
+    norm = SquaredNorm(squared, mixed, total_squared * ones)
+    total_value = measure.bins.sum() * ones
+    return Contrast(numerator, total_value, norm, max_weight, measure.bin_error * sizes)
 
 
 def _product(factors: Iterable[FloatArray]) -> FloatArray:

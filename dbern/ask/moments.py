@@ -20,12 +20,12 @@ from dbern.ask.answer import Band
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import (
     GRID_POINTS,
+    Contrast,
     GridPoints,
-    LinearFamily,
-    Quotients,
+    Sides,
     bracket,
     quotient_or_half,
-    undenied_quotients,
+    simultaneous_intervals,
 )
 from dbern.ask.options import CORRELATION, COV, MEAN
 from dbern.ask.question import (
@@ -38,7 +38,7 @@ from dbern.ask.question import (
 from dbern.ask.regions import Boxes, Region, condition_text
 from dbern.ask.splines import AxisSplines, Envelope
 from dbern.ask.weights import HIGH, LOW, NEAR, Weights, layer_weights
-from dbern.certify.noise import quantile_rank
+from dbern.certify.noise import Radius, quantile_rank
 from dbern.data.domain import Axis
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray
@@ -46,6 +46,7 @@ from dbern.types import BoolArray, FloatArray
 Bounds: TypeAlias = FloatArray  # lower and upper, (2,)
 PlanePolynomial: TypeAlias = FloatArray  # coefficients of x^i y^j, (3, 3)
 CONSTANT = np.diag([1.0, 0.0, 0.0])
+_EVERY = (-(2.0**100), 2.0**100)  # quotient, of any size
 _MIN_VARIANCE = 1e-4  # that scales: any is right
 
 
@@ -103,8 +104,8 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     total = view.of(row_count)
     estimate = quotient_or_half(view.of(sum_of_t), total)
     if of_all_rows:
-        family = LinearFamily.of_weights(view, sum_of_t, row_count)
-        return undenied_quotients(1, [Quotients(estimate, family, family)], view.measure, beta)
+        contrast = Contrast.of_weights(view, sum_of_t, row_count)
+        return simultaneous_intervals(1, [Sides(estimate, contrast, contrast)], view.measure, beta)
     points = np.linspace(0.0, 1.0, GRID_POINTS + 1)[:, None]
     more, less = np.maximum(t - points, 0.0), np.maximum(points - t, 0.0)
     # Integrals of t - mu fall as mu grows: signs are those of shares up to a point, reversed.
@@ -185,8 +186,8 @@ class PolynomialSpan:
         noise = draws @ draws.T / draws.shape[1] / total**2
         return float(value - (value * noise[3, 3] - noise[0, 3] - noise[1, 2]))
 
-    def radius(self, polynomials: list[PlanePolynomial]) -> float:
-        """Return the bound R for the span of these polynomials' powers of both axes."""
+    def radius(self, polynomials: list[PlanePolynomial]) -> Radius:
+        """Return that of the ball for the span of these polynomials' powers of both axes."""
         used = np.any([polynomial != 0 for polynomial in polynomials], axis=0)
         powers = np.zeros((int(used.sum()), 3, 3))
         powers[(np.arange(len(powers)), *np.nonzero(used))] = 1.0
@@ -197,9 +198,10 @@ class PolynomialSpan:
         draws = basis.T @ self.view.noise[0] if self.view.noise.size else np.empty((1, 0))
         rank = quantile_rank(draws.shape[1], float(self.beta)) if draws.size else None
         if rank is not None:
-            return float(np.sort(np.sqrt((draws**2).sum(axis=0)))[rank])
-        q, loose = self.measure.tail(2 * basis.shape[1], self.beta)
-        return float(np.sqrt(((q + loose * np.abs(basis).max(axis=0)) ** 2).sum()))
+            return Radius(float(np.sort(np.sqrt((draws**2).sum(axis=0)))[rank]))
+        tail = self.measure.tail(2 * basis.shape[1], self.beta)
+        sizes = tail.q + tail.loose * np.abs(basis).max(axis=0)
+        return Radius(float(np.sqrt((sizes**2).sum())))
 
     @property
     def has_gaps(self) -> bool:
@@ -213,7 +215,10 @@ class PolynomialSpan:
         return [middle, gap] if gap.any() else [middle]
 
     def quotient_bounds(
-        self, radius: float, top: tuple[FloatArray, FloatArray], base: tuple[FloatArray, FloatArray]
+        self,
+        radius: Radius,
+        top: tuple[FloatArray, FloatArray],
+        base: tuple[FloatArray, FloatArray],
     ) -> Bounds:
         """Return ends of ``int f 1_G / int k 1_G`` for pairs (f, g >= |f|); k is not negative.
 
@@ -221,11 +226,11 @@ class PolynomialSpan:
         where r is negative: the larger of both ends is right for either sign. Likewise below.
         """
         below, above = self._sides(*top)
-        family = partial(LinearFamily.of_weights, self.view)
-        pairs = [(family(below, k), family(above, k)) for k in self._sides(*base)]
-        low = min(float(minorants.root(radius, 0.0, -1)[0]) for minorants, _ in pairs)
-        high = max(float(majorants.root(radius, 0.0, 1)[0]) for _, majorants in pairs)
-        return np.array([low, high])
+        contrast = partial(Contrast.of_weights, self.view)
+        pairs = [(contrast(below, k), contrast(above, k)) for k in self._sides(*base)]
+        first = min(lower.accepted(radius, -1, _EVERY)[0] for lower, _ in pairs)
+        last = max(upper.accepted(radius, 1, _EVERY)[1] for _, upper in pairs)
+        return np.asarray(np.clip(np.concatenate([first, last]), *_EVERY))
 
     def _sides(self, f: FloatArray, bound: FloatArray) -> tuple[FloatArray, FloatArray]:
         middle, *gaps = self._conditions
@@ -254,7 +259,7 @@ class CenteredAxes:
         """Half the sum of both squares, at least ``|u v|``."""
         return (times(self.u, self.u) + times(self.v, self.v)) / 2
 
-    def means(self, span: PolynomialSpan, radius: float) -> list[Bounds]:
+    def means(self, span: PolynomialSpan, radius: Radius) -> list[Bounds]:
         """Return ends of both means: ``|u|`` is at most ``(u^2 / size + size) / 2``."""
         bounds = [(times(w, w) / self.size + self.size * CONSTANT) / 2 for w in (self.u, self.v)]
         pairs = zip((self.u, self.v), bounds, strict=True)

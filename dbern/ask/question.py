@@ -21,7 +21,7 @@ import numpy as np
 
 from dbern.ask.answer import CELLS, Answer, Band, IntervalKind, Percent, Target
 from dbern.ask.bins import NoisyMeasure
-from dbern.ask.interval import LinearFamily
+from dbern.ask.interval import Contrast
 from dbern.ask.labels import labelled_entries
 from dbern.ask.options import QuestionOption
 from dbern.ask.points import confidence
@@ -132,8 +132,8 @@ class ReleasedBins:
     def min_rows_in(self, box: Boxes, measure: NoisyMeasure, beta: Fraction) -> float:
         """Bound the number of rows in a box from below."""
         inside = products(Weights().axes(measure, box)).layered()
-        minorant = LinearFamily.of_weights(measure.joint(), inside.lower)
-        return self.rows * float(minorant.bound(0.0, -1, measure, beta)[0])
+        minorant = Contrast.of_weights(measure.joint(), inside.lower)
+        return self.rows * float(minorant.end_at(0.0, -1, measure, beta)[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

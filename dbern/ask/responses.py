@@ -16,7 +16,7 @@ import numpy as np
 from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
-from dbern.ask.interval import Denominator, Quotients, laid_out_quotients
+from dbern.ask.interval import Denominator, Sides, laid_out_intervals
 from dbern.ask.options import (
     AVERAGE,
     CURVE,
@@ -73,14 +73,14 @@ def mean_of_split(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -
     the numerator's majorant has, and l for Q: together ``(1 - m) sum u p - m sum l q``.
     """
 
-    def quotients(view: BinView, batch: slice) -> Quotients:
+    def sides(view: BinView, batch: slice) -> Sides:
         g = weights.select(batch).layered()
         of_p = (np.concatenate([rows, 0.0 * rows], 1) for rows in (g.lower, g.estimate, g.upper))
         pairs = (g.upper, g.lower), (g.estimate, g.estimate), (g.lower, g.upper)
         of_both = Envelope(*(np.concatenate(pair, 1) for pair in pairs))
-        return Quotients.of(view, Envelope(*of_p), Denominator.of(view, of_both))
+        return Sides.of(view, Envelope(*of_p), Denominator.of(view, of_both))
 
-    return laid_out_quotients(split.joint(), len(weights), quotients, beta)
+    return laid_out_intervals(split.joint(), len(weights), sides, beta)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -18,9 +18,9 @@ from dbern.ask.answer import Answer, Band, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import (
     GRID_POINTS,
+    Contrast,
     Denominator,
     GridPoints,
-    LinearFamily,
     bracket,
     product_intervals,
     quotient_interval,
@@ -374,8 +374,8 @@ def _cell_widths(
 ) -> FloatArray:
     """Return the widths that cells alone leave quantiles, by the shares up to points."""
     by_tail = view.first_draws(0)
-    below = LinearFamily.of_weights(by_tail, cumulative.lower, base.upper)
-    above = LinearFamily.of_weights(by_tail, cumulative.upper, base.lower)
+    below = Contrast.of_weights(by_tail, cumulative.lower, base.upper)
+    above = Contrast.of_weights(by_tail, cumulative.upper, base.lower)
     low = np.maximum.accumulate(below.quotient(0.0))
     high = np.maximum.accumulate(above.quotient(1.0))
     first, last = np.interp(levels, high, points), np.interp(levels, low, points)

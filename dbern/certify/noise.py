@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from dbern.certify.failure import FIELD, NODES, SIMULATION
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.error_law import Draw
 from dbern.privacy.families import errors_of
-from dbern.privacy.noise_law import ValueNoise
+from dbern.privacy.keystream import KeyStream
+from dbern.privacy.noise_law import NoiseLaw, ValueNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.base import Strategy
 from dbern.reconstruct.series import CUT, Hats, Series, excess_between_nodes, released_series
@@ -44,6 +46,19 @@ _FIELD_VALUES, _CACHED = 1 << 22, 1 << 18  # numbers in memory, and in a process
 _MOST_NODES = 48  # along an axis
 _MOST_PLACES = 1 << 20  # in the grid of nodes
 _MOST_WHOLE = 1024  # nodes in all, where axes do not factor
+_RATIO_DRAWS, _MOST_DRAWN = 400, 1 << 27  # of both fields, and numbers at nodes: a second or so
+_RATIO_NUMBERS = 5  # at a node at a time: of both fields, their sizes and quotients
+_MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
+
+
+class Radius(NamedTuple):
+    """Bound on noise, of every weight w that is asked about: ``|w x| <= q |w|_2 + loose |w|_inf``.
+
+    Of a tail, of draws, of a ball that holds a span, or of a field everywhere (`ratio_radius`).
+    """
+
+    q: float
+    loose: float = 0.0
 
 
 @lru_cache(maxsize=16)  # a plan, its release and each answer of it ask for the same ones
@@ -104,6 +119,57 @@ def linear_noise_bound(
     simulated = math.ldexp(np.sort(sups)[rank], law.granularity_exponent)
     tail = tails.tail(count, beta * SIMULATION["quantile"])
     return min(OUTWARD * (axes + constant) * tail, OUTWARD * simulated)
+
+
+def ratio_radius(
+    strategy: Strategy, h: Sequence[int], laws: Sequence[NoiseLaw], beta: Fraction
+) -> Radius | None:
+    """Bound ``|X_N - m X_D| / hypot(s_N, m s_D)`` at all points and all m up to 1 in size, at once.
+
+    X_N and X_D are noise fields by the same map of independent draws of two `laws`, of scales s_N
+    and s_D; it fails with probability beta. Of each m the difference is one such field, so that
+    nodes enclose it as they do a field of one array, and ``|x_N - m x_D|`` is at most the sum of
+    the largest numbers, the latter times ``|m|``: the largest of all m is told at each node
+    (`largest_contrast`). None where that takes too long, or the two noises would not be independent
+    draws of one stream.
+    """
+    rank, values = quantile_rank(_RATIO_DRAWS, float(beta)), [law.values for law in laws]
+    if rank is None or values[0] < math.inf or _MOST_JOINT < values[1] < math.inf:
+        return None
+    for oversampling in (8, 4, 3, 2):
+        enclosure = enclose(strategy, h, oversampling)
+        nodes = math.prod(len(basis) for basis in enclosure.bases)
+        if _RATIO_DRAWS * _RATIO_NUMBERS * nodes <= _MOST_DRAWN:
+            break
+    else:
+        return None
+    shape = tuple(basis.shape[1] for basis in enclosure.bases)
+    scales = [math.ldexp(law.scale, law.granularity_exponent) for law in laws]
+    most = scales[1] / scales[0]
+
+    def standardized(size: int, draws: int, stream: KeyStream) -> FloatArray:
+        drawn = [errors_of(law).simulate(size // 2, draws, stream) / law.scale for law in laws]
+        return np.concatenate(drawn)
+
+    sups, largest = [], max(2 * math.prod(shape), _RATIO_NUMBERS * nodes)
+    for fields in _drawn((2, *shape), largest, standardized, _RATIO_DRAWS, "certificate"):
+        beyond = np.abs(fields).reshape(2, -1, fields.shape[-1]).max(axis=1)
+        loose = enclosure.loose * largest_contrast(beyond[0], beyond[1], most)
+        for index in _blocks(np.arange(fields.shape[-1]), largest):
+            top, below = (_at_nodes(field[..., index], enclosure.bases) for field in fields)
+            reached = enclosure.factor * largest_contrast(top, below, most).max(axis=1)
+            sups.append(reached + loose[index])
+    return Radius(OUTWARD * float(np.sort(np.concatenate(sups))[rank]))
+
+
+def largest_contrast(x: FloatArray, y: FloatArray, most: float) -> FloatArray:
+    """Return the largest ``|x - t y| / hypot(1, t)`` of all t up to `most` in size.
+
+    Of ``t = tan a`` it is ``hypot(x, y) |cos(a - b)|``: largest at b, or at the end next to it.
+    """
+    x, y = np.abs(x), np.abs(y)
+    at_end = (x + most * y) / math.hypot(1.0, most)
+    return np.where(y <= most * x, np.hypot(x, y), at_end)
 
 
 def _simulated_quantile(

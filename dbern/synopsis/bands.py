@@ -29,24 +29,30 @@ gets its part of beta, as the certificate's do.
 
 *Quotients.* At a point let N be the numerator, D the denominator, w and u the weights of a record
 in them, ``|w| <= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is
-the error of ``N - m D``: at any m the size of a number that is affine in m, which is convex, so
-that bounds at public m_i bound it in between by their interpolation. The interval is of all m that
-the released numbers do not deny (Fieller 1954). Where ``N - D`` and ``N + D`` are both within what
-the noise alone may make, so is half of their difference, D: it cannot be told from 0, there may be
-no rows, and there is no interval; it would be of all values that there may be. Where one matrix is
-applied to the bins of both, they err together, at m_i by
+its error. The interval is of all m that the released numbers do not deny (Fieller 1954): one of the
+questions that `dbern.ask.interval` answers, by the same roots (`confidence_set`). Where ``N - D``
+and ``N + D`` are both within what the noise alone may make, so is half of their difference, D: it
+cannot be told from 0, there may be no rows, and there is no interval; it would be of all values
+that there may be. Where one matrix is applied to the bins of both, they err together, by
 
-- ``X_N - m_i X_D``, whose sup is at most ``q s_i``, q one simulated quantile of the largest of all
-  the ``sup |X_N - m_i X_D| / s_i``, s_i the root of both squared scales, the latter by m_i^2;
-- ``int (w - m_i u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m_i c^N_j)``: as ``|w -
-  m u|`` is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the
-  released bins, as above, for all m_i at once.
+- ``X_N - m X_D``, at most q times ``hypot(s_N, m s_D)``, the root of both squared scales: q is one
+  simulated quantile of the largest quotient of all y and all m (`ratio_radius`);
+- ``int (w - m u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m c^N_j)``: as ``|w - m u|``
+  is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the released
+  bins, as above, for m_i = -1, 0 and 1 at once. As the size of a number that is affine in m is
+  convex, what bounds it at two of the m_i bounds it in between by interpolation.
+
+So a side of the interval is ``sum_j a_j (z^N_j - m z^D_j) -+ sum_j e_j (z^D_j - m z^N_j)``. With P
+= (D + N) / 2, Q = (D - N) / 2 and mu = (1 + m) / 2 that is ``2 sum_j ((1 - mu) (a -+ e)_j P_j - mu
+(a +- e)_j Q_j)``: the side of a mean response (`dbern.ask.responses`) by the splines a - e and a +
+e. All that differs is the radius, which is of every y here.
 
 Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +62,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from dbern.ask.interval import Contrast, Sides, SquaredNorm, confidence_set
 from dbern.ask.labels import response_name
 from dbern.ask.points import Order
 from dbern.bernstein.kernels import OUTWARD, Kernel
@@ -65,14 +72,13 @@ from dbern.certify.certificate import Certificate, combined
 from dbern.certify.error_summary import ErrorSummary
 from dbern.certify.failure import BAND, FIELD, QUOTIENT
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
-from dbern.certify.noise import enclose, noise_sups, quantile_rank
+from dbern.certify.noise import Radius, ratio_radius
 from dbern.combination.responses import Quotient, Ratio
 from dbern.data.domain import volume_unit
 from dbern.errors import SpecError
 from dbern.model.component import LatticeComponent
 from dbern.privacy.budget import PrivacyUnit
 from dbern.privacy.families import errors_of
-from dbern.privacy.keystream import KeyStream
 from dbern.reconstruct.bins import AxisBins
 from dbern.synopsis.function import Evaluation, ReleasedFunction, is_auto
 from dbern.synopsis.metadata import ReleaseMetadata
@@ -86,10 +92,7 @@ About: TypeAlias = Literal["these-data", "any-database"]
 """What a band is about: the data at hand, as far as they were released, or any database."""
 _MOST_BYTES_OF_WEIGHTS = 1 << 26  # of the last designs' weights
 _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
-_QUOTIENTS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # m_i: see the module
-_DRAWS = 400
-_MOST_DRAWN = 1 << 27  # numbers of all draws at all nodes: a second or so
-_MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
+_NODES = (-1.0, 0.0, 1.0)  # m_i: see the module
 NO_ROWS = "no rows here"
 """Words for a missing answer within the bounds: its denominator cannot be told from zero."""
 _MAX_CACHED_BANDS = 8
@@ -123,9 +126,9 @@ class ArrayBand:
     certificate: Certificate
     biases: CellBiases | None = None
 
-    def at(self, points: FloatArray) -> FloatArray:
-        """Half-widths at points (m, l) on the array's own axes."""
-        certificate = self.certificate
+    def at(self, points: FloatArray, *, noise: bool = True) -> FloatArray:
+        """Half-widths at points (m, l) on the array's own axes, or all of them but for noise."""
+        certificate = self.certificate if noise else replace(self.certificate, noise=0.0)
         if self.biases is None:
             return np.full(len(points), certificate.total)
         return self.biases.at(points) + (certificate.total - certificate.approximation)
@@ -291,18 +294,20 @@ def _quotient_bands(
         or denominator.count_array is not below
     ):
         return None
-    noises = _quotient_noise(top, below, smoothing, beta * BAND["values"])
-    if noises is None:
+    strategy, laws = smoothed(top.strategy, smoothing), (top.law, below.law)
+    radius = ratio_radius(strategy, smoothing.h, laws, beta * BAND["values"])
+    if radius is None:
         return None
     weights, scale = denominator.bias_weights(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    num_bounds = len(_QUOTIENTS) * weights.l2.size + denominator.private_rows
+    num_bounds = len(_NODES) * weights.l2.size + denominator.private_rows
     level = math.log(num_bounds / (beta * BAND["approximation"]))
     max_total = denominator.max_total(level)
     scales = _scales(top, below)
     tail = _granule(below) * errors_of(below.law).weighted_tail(weights.l2, weights.largest, level)
     bands = []
-    for m, noise in zip(_QUOTIENTS.tolist(), noises, strict=True):
+    for m in _NODES:
+        noise = radius.q * math.hypot(scales[0], m * scales[1])
         # Independent sums, so that exponents of their bounds add up; of the larger scale.
         reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
         reached = reached + (below.released_error + abs(m) * top.released_error) * weights.l1
@@ -319,84 +324,46 @@ def _scales(*arrays: ReleasedArray) -> list[float]:
     return [array.law.scale * _granule(array) for array in arrays]
 
 
-def _quotient_noise(
-    top: ReleasedArray, below: ReleasedArray, smoothing: Smoothing, beta: Fraction
-) -> list[float] | None:
-    """Bound all ``sup |X_N - m_i X_D|`` at once, in unit-cube units, as the module's text says.
-
-    The m_i are one more axis of the noise's field, of two numbers, so nodes enclose it as they do a
-    field of one array; ``|x_N - m x_D|`` is at most ``1 + |m|`` times the largest number. None
-    where that takes too long, or the two noises would not be independent draws of one stream.
-    """
-    rank, laws = quantile_rank(_DRAWS, float(beta)), (top.law, below.law)
-    if rank is None or top.law.values < math.inf or _MOST_JOINT < below.law.values < math.inf:
-        return None
-    strategy = smoothed(top.strategy, smoothing)
-    for oversampling in (8, 4, 3, 2):
-        enclosure = enclose(strategy, smoothing.h, oversampling)
-        nodes = math.prod(len(basis) for basis in enclosure.bases)
-        if _DRAWS * len(_QUOTIENTS) * nodes <= _MOST_DRAWN:
-            break
-    else:
-        return None
-    granules, scales = [_granule(top), _granule(below)], _scales(top, below)
-    sizes = np.hypot(scales[0], _QUOTIENTS * scales[1])
-    mixed = np.stack([np.full(len(sizes), granules[0]), -_QUOTIENTS * granules[1]], axis=1)
-    mixed /= sizes[:, None]
-
-    largest: list[FloatArray] = []
-
-    def drawn(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        fields_by_law = [errors_of(law).simulate(size // 2, draws, stream) for law in laws]
-        largest.append(np.abs(fields_by_law).max(axis=(0, 1)))
-        return np.stack(fields_by_law, axis=1).reshape(size, draws)
-
-    fields = enclosure.factor * noise_sups([*enclosure.bases, mixed], drawn, _DRAWS)
-    loose = enclosure.loose * float(np.abs(mixed).sum(axis=1).max())
-    quantile = float(np.sort(fields + loose * np.concatenate(largest))[rank])
-    return [OUTWARD * quantile * size for size in sizes.tolist()]
-
-
 def _granule(array: ReleasedArray) -> float:
     return math.ldexp(1.0, array.law.granularity_exponent)
 
 
-def quotient_ends(
+def ratio_ends(
     combination: Quotient,
     parts: Sequence[FloatArray],
-    errors: Sequence[FloatArray],
-    noises: Sequence[float],
+    bands: Sequence[ArrayBand],
+    coordinates: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
-    NaN where D cannot be told from 0 (see the module). `parts` are N and D as released, `errors`
-    those of the bands of `bands_of`, (points,) each, and `noises` their parts of noise.
+    NaN where D cannot be told from 0 (see the module). `parts` are N and D as released at points of
+    these `coordinates`, and `bands` theirs, as of `bands_of`.
     """
-    multipliers = _QUOTIENTS[:, None]
-    joint = len(errors) == len(_QUOTIENTS)
-    widths = np.stack(errors) if joint else errors[0] + np.abs(multipliers) * errors[1]
-    largest_noise = (noises[0], noises[-1]) if joint else (sum(noises),) * 2
-    residuals = parts[0] - multipliers * parts[1]
-    first = np.repeat(multipliers[:-1], len(parts[0]), axis=1)
-    last = np.repeat(multipliers[1:], len(parts[0]), axis=1)
-    empty = (np.abs(residuals[[0, -1]]) <= np.reshape(largest_noise, (2, 1))).all(axis=0)
-    for excess in (residuals - widths, -residuals - widths):  # above 0 what is denied
-        at_left, at_right = excess[:-1], excess[1:]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            fraction = at_left / (at_left - at_right)
-            zero = multipliers[:-1] + np.diff(multipliers, axis=0) * fraction
-        first = np.where(
-            at_left <= 0, first, np.where(at_right <= 0, np.maximum(first, zero), np.inf)
-        )
-        last = np.where(
-            at_right <= 0, last, np.where(at_left <= 0, np.minimum(last, zero), -np.inf)
-        )
-    left = first <= last
-    middle, radius, value = combination.middle, combination.radius, combination.values(parts)
-    low = middle + radius * np.where(left, first, np.inf).min(axis=0)
-    high = middle + radius * np.where(left, last, -np.inf).max(axis=0)
-    low, high = np.minimum(low, value), np.maximum(high, value)
-    return np.where(empty, np.nan, low), np.where(empty, np.nan, high)
+    noises = [band.certificate.noise for band in bands]
+    if len(bands) == len(_NODES):
+        rest = [band.at(coordinates, noise=False) for band in bands]
+        *_, of_top, at_ends = noises
+        squares = of_top**2, 0.0, at_ends**2 - of_top**2
+    else:  # bounds add up, those of noise too
+        errors = [band.at(coordinates) for band in bands]
+        rest = [errors[0] + abs(m) * errors[1] for m in _NODES]
+        at_ends, squares = sum(noises), (0.0, 0.0, 0.0)
+    norm = SquaredNorm(*np.array(squares)[:, None])
+    (top, below), value = parts, combination.values(parts)
+    low, high = np.full_like(value, math.inf), np.full_like(value, -math.inf)
+    for (start, at_start), (stop, at_stop) in itertools.pairwise(zip(_NODES, rest, strict=True)):
+        slope = (at_stop - at_start) / (stop - start)
+        level = at_start - slope * start
+        lower = Contrast(top - level, below + slope, norm)
+        upper = Contrast(top + level, below - slope, norm)
+        first, last = confidence_set(Sides(value, lower, upper), Radius(1.0), (start, stop))
+        low = np.where(first <= last, np.minimum(low, first), low)
+        high = np.where(first <= last, np.maximum(high, last), high)
+    low, high = (combination.middle + combination.radius * end for end in (low, high))
+    empty = np.maximum(np.abs(top - below), np.abs(top + below)) <= at_ends
+    ends = np.minimum(low, value), np.maximum(high, value)
+    low, high = (np.where(empty, np.nan, end) for end in ends)
+    return low, high
 
 
 def local_bias_bounds(arrays: Sequence[Released], store: ReadableStore) -> list[BiasOfData | None]:
@@ -514,7 +481,7 @@ class ConfidenceBands:
     ) -> FloatArray:
         """Return the ends at points (m, l), low and high last; `total` as of `ReleasedFunction`.
 
-        NaN outside the bounds, and of a quotient where there may be no rows (`quotient_ends`).
+        NaN outside the bounds, and of a quotient where there may be no rows (`ratio_ends`).
         """
         combination = self._function.combination
         if isinstance(combination, Ratio):
@@ -553,13 +520,11 @@ class ConfidenceBands:
         smoothings = function.smoothings(request.h, raw=True)
         parts = function.parts(points, smoothings, total, threads)
         coordinates = function.coordinates(function.arrays[0], points)
-        errors = [band.at(coordinates) for band in bands]
         quotients = combination.quotients
-        count = len(errors) // len(quotients)
-        noises = [band.certificate.noise for band in bands]
+        count = len(bands) // len(quotients)
         pairs = zip(quotients, combination.pairs(parts), range(0, len(bands), count), strict=True)
         bounds = [
-            quotient_ends(quotient, pair, errors[i : i + count], noises[i : i + count])
+            ratio_ends(quotient, pair, bands[i : i + count], coordinates)
             for quotient, pair, i in pairs
         ]
         low, high = np.stack(bounds, axis=-1) if combination.multi_output else bounds[0]

@@ -346,12 +346,12 @@ class Synopsis:
         """Ends (low, high) of a simultaneous ``1 - beta`` confidence band at points.
 
         Half a width is the bias bound of the point's cell, rounding and the quantile of the noise's
-        largest value. It holds for all points at once and any dataset (docs/bands.md; questions to
-        `distribution` have an engine of their own, `dbern.ask.interval`). `about` is
-        as for `band`, which may be wider: here a quotient whose denominator is surely positive, few
-        records and a density before its bins were shrunk are taken as they are. NaN outside the
-        bounds, and of a kernel regression where its denominator cannot be told from zero: no rows
-        here, or so few that noise hides them. Of a dask array lazy.
+        largest value. It holds for all points at once and any dataset, however often it is asked
+        (docs/bands.md). `about` is as for `band`, which may be wider: here a quotient whose
+        denominator is surely positive, few records and a density before its bins were shrunk are
+        taken as they are. NaN outside the bounds, and of a kernel regression where its denominator
+        cannot be told from zero: no rows here, or so few that noise hides them. Of a dask array
+        lazy.
 
         Raises
         ------

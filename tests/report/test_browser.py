@@ -15,7 +15,7 @@ from PIL import Image
 from projects import Project
 
 from dbern.ask.density import read_kernels
-from dbern.ask.interval import Quotients, _product_families, undenied_quotients
+from dbern.ask.interval import confidence_set, product_sides, simultaneous_intervals
 from dbern.ask.kernel_envelopes import density_envelope
 from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
@@ -167,13 +167,10 @@ def test_the_rows_in_a_box_are_those_that_python_answers(script, made):
         intervals(splines, *(end[axis : axis + 1] for end in ends))
         for axis, splines in enumerate(measure.splines)
     ]
-    near, below, above = _product_families(measure, sides)
     beta = Fraction(1, 20) / 3
-    total = measure.values.sum()
-    band = undenied_quotients(1, [Quotients(near / total, below, above)], measure, beta)
+    band = simultaneous_intervals(1, [product_sides(measure, sides, of_total=True)], measure, beta)
     np.testing.assert_allclose([value, low, high], np.ravel(band[:3]), atol=1e-9)
-    of_rows = Quotients(near, below.with_unit_denominator(), above.with_unit_denominator())
-    band = undenied_quotients(1, [of_rows], measure, beta)
+    band = simultaneous_intervals(1, [product_sides(measure, sides, of_total=False)], measure, beta)
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
 
@@ -238,10 +235,9 @@ def test_the_slider_shows_the_density_that_python_answers(script, made):
     # The band is that of as many places as there are, by the tail.
     measure, kernels = asked.measures[0], read_kernels(asked, bandwidth, None)
     parts = zip(measure.splines, kernels, synopsis.domain.to_unit(points).T, strict=True)
-    _, below, above = _product_families(measure, [density_envelope(*one) for one in parts])
-    q, loose = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
-    low = np.clip(below.with_unit_denominator().root(q, loose, -1), 0.0, 1.0)
-    high = np.clip(above.with_unit_denominator().root(q, loose, 1), 0.0, 1.0)
+    sides = product_sides(measure, [density_envelope(*one) for one in parts], of_total=False)
+    tail = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
+    low, high = confidence_set(sides, tail, (0.0, 1.0))
     peak = np.prod([one.peak for one in kernels]) / synopsis.domain.volume
     half = np.reshape(widths, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -19,8 +20,8 @@ from dbern.certify import bias_envelopes
 from dbern.certify import bin_errors as module
 from dbern.certify.approximation import KernelMixture
 from dbern.certify.bias_envelopes import _axis_envelope
-from dbern.certify.certificate import SHRUNK_FRACTION
-from dbern.certify.noise import noise_bound
+from dbern.certify.certificate import SHRUNK_FRACTION, Certificate
+from dbern.certify.noise import Radius, noise_bound, quantile_rank, ratio_radius
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
 from dbern.planning.candidates import BIN_RESOLUTIONS
@@ -28,9 +29,10 @@ from dbern.privacy.error_law import LaplaceErrors
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
+from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import bands
-from dbern.synopsis.bands import BandRequest
+from dbern.synopsis.bands import ArrayBand, BandRequest
 
 # --- Brackets
 
@@ -546,15 +548,15 @@ def answers(records):
 @pytest.fixture
 def kept_quotients(monkeypatch):
     """The noise of quotients depends on public facts alone: found once for all draws."""
-    found, real = {}, bands._quotient_noise
+    found, real = {}, bands.ratio_radius
 
-    def kept(top, below, smoothing, beta):
-        key = (top.law, below.law, smoothing, beta)
+    def kept(strategy, h, laws, beta):
+        key = (*h, *laws, beta)
         if key not in found:
-            found[key] = real(top, below, smoothing, beta)
+            found[key] = real(strategy, h, laws, beta)
         return found[key]
 
-    monkeypatch.setattr(bands, "_quotient_noise", kept)
+    monkeypatch.setattr(bands, "ratio_radius", kept)
 
 
 def covered_quotients(case, draws, records, responses, points, bandwidth, first=0):
@@ -593,19 +595,21 @@ def test_quotients_cover_at_least_as_often_as_they_say(axes, bandwidth, n, draws
 @pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
 def test_the_noise_of_a_quotient_is_that_of_both_arrays():
-    """At every public m at once, for noise that the bound was not drawn from; nor much wider."""
+    """Of all m at once, for noise that the bound was not drawn from; nor much wider."""
     case, t = regression(5000, 0.1), np.random.default_rng(3).uniform(size=(5000, 1))
     records = {**columns(t), "r": t[:, 0]}
     points, draws, within, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
     quiet = synopsis_of(*case, centers(*case, records))
     smoothings = quiet._function.smoothings(None)
     found = quiet._bands.of_arrays(BandRequest(Fraction(1, 20)))
-    widths = np.array([one.certificate.noise for one in found])[:, None]
+    of_top, at_ends = (one.certificate.noise for one in found[1:])
+    m = np.linspace(-1, 1, 41)[:, None]
+    widths = np.hypot(of_top, m * math.sqrt(at_ends**2 - of_top**2))
     exact = quiet._function.parts(points, smoothings, len(points))
     for noisy in drawn(case, records, range(draws)):
         parts = noisy._function.parts(points, smoothings, len(points))
         top, below = (one - two for one, two in zip(parts, exact, strict=True))
-        size = np.abs(top - bands._QUOTIENTS[:, None] * below)
+        size = np.abs(top - m * below)
         within += bool((size <= widths).all())
         half += bool((size <= 0.5 * widths).all())
     assert within >= at_least(draws, 0.95)
@@ -614,9 +618,9 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
 
 @pytest.mark.slow
 def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkeypatch):
-    """Of ``N - m D`` at every public m, for responses of all signs and sizes."""
+    """Of ``N - m D`` at every m, for responses of all signs and sizes."""
     case = regression(200_000, 0.05)
-    monkeypatch.setattr(bands, "_quotient_noise", lambda *_: [0.0] * len(bands._QUOTIENTS))
+    monkeypatch.setattr(bands, "ratio_radius", lambda *_: Radius(0.0))
     monkeypatch.setattr(LaplaceErrors, "weighted_tail", lambda _law, root, *_: np.zeros_like(root))
     points = np.linspace(0, 1, 400)[:, None]
     tight = 0.0
@@ -626,48 +630,75 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
             integers = centers(*case, {**columns(records), "r": responses})
             synopsis = synopsis_of(*case, integers)
             found = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
-            assert len(found) == len(bands._QUOTIENTS)
+            assert len(found) == len(bands._NODES)
             function = synopsis._function
             parts = function.parts(points, function.smoothings(None), len(points))
             exact = smoothed_responses(points, records, responses, 0.05)
             top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
-            for m, band in zip(bands._QUOTIENTS, found, strict=True):
-                missed, bound = np.abs(top - m * below), band.at(points)
-                assert (missed <= bound).all(), (name, m)
-                tight = max(tight, float((missed / bound).max()))
+            bounds = np.array([band.at(points) for band in found])
+            for m in np.linspace(-1, 1, 9):
+                between = [np.interp(m, bands._NODES, one) for one in bounds.T]
+                missed = np.abs(top - m * below)
+                assert (missed <= between).all(), (name, m)
+                tight = max(tight, float((missed / between).max()))
     assert tight > 0.8  # and it is no wider than it has to be
 
 
 def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
-    """Of numbers off by anything that obeys the bounds at the public places, m is never left out"""
+    """Of numbers off by anything that obeys the bounds of each m, no true m is left out."""
     rng, count = np.random.default_rng(0), 4000
     combination = Quotient(low=-3.0, high=5.0)
     m, below = rng.uniform(-1, 1, count), rng.exponential(size=count)
     errors = rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-3, 1, count)
-    places = bands._QUOTIENTS[:, None]
-    widths = np.abs(errors[0] - places * errors[1]) * (1 + 1e-9) + 1e-12
+    nodes, sizes = np.array(bands._NODES), np.array([0.2, 0.3])  # of noise, as much as there is
+    noises = np.hypot(sizes[0], nodes * sizes[1])
+    over = np.maximum(np.abs(errors[0] - nodes[:, None] * errors[1]) - 0.1, 0.0) + 1e-9
+    certificates = [Certificate(0.0, 0.0, noise, 0.05, 0.0) for noise in noises]
+    pairs = zip(certificates, over, strict=True)
+    found = [ArrayBand(one, SimpleNamespace(at=lambda _, own=own: own)) for one, own in pairs]
     parts = [m * below + errors[0], below + errors[1]]
-    noises = np.quantile(widths, 0.5, axis=1).tolist()  # any, that are no more than the widths
-    widths = np.maximum(widths, np.reshape(noises, (-1, 1)))
-    low, high = bands.quotient_ends(combination, parts, list(widths), noises)
+    low, high = bands.ratio_ends(combination, parts, found, np.zeros((count, 1)))
     assert not (low > 1 + 4 * m + 1e-6).any()
     assert not (1 + 4 * m - 1e-6 > high).any()
-    tried = np.linspace(-1, 1, 2001)[:, None]
-    allowed = np.array([np.interp(tried[:, 0], places[:, 0], one) for one in widths[:, :300].T])
-    kept = np.abs(parts[0] - tried * parts[1])[:, :300] <= allowed.T
+    some = slice(300)
+    tried = np.linspace(-1, 1, 2001)
+    allowed = np.array([np.interp(tried, nodes, one) for one in over[:, some].T])
+    allowed += np.hypot(sizes[0], tried * sizes[1])
+    kept = np.abs(parts[0][some, None] - tried * parts[1][some, None]) <= allowed
     ends = (
-        np.where(kept, 1 + 4 * tried, np.inf).min(0),
-        np.where(kept, 1 + 4 * tried, -np.inf).max(0),
+        np.where(kept, 1 + 4 * tried, np.inf).min(1),
+        np.where(kept, 1 + 4 * tried, -np.inf).max(1),
     )
-    value = combination.values(parts)[:300]
-    both = (np.abs(parts[0] + parts[1]) <= noises[0]) & (np.abs(parts[0] - parts[1]) <= noises[-1])
-    both = both[:300]
+    value = combination.values(parts)[some]
+    both = np.abs([parts[0] + parts[1], parts[0] - parts[1]]).max(0)[some] <= noises[-1]
     assert 0 < both.sum() < 300
-    assert (np.abs(parts[1][:300][both]) <= (noises[0] + noises[-1]) / 2).all()
-    assert kept[:, both][[0, -1]].all()  # of whose interval nothing would be left out
-    for found, side in ((low, np.minimum(ends[0], value)), (high, np.maximum(ends[1], value))):
-        np.testing.assert_array_equal(np.isnan(found[:300]), both)
-        np.testing.assert_allclose(found[:300][~both], side[~both], atol=0.0041)
+    assert (np.abs(parts[1][some][both]) <= noises[-1]).all()
+    assert kept[both][:, [0, -1]].all()  # of whose interval nothing would be left out
+    for one, side in ((low, np.minimum(ends[0], value)), (high, np.maximum(ends[1], value))):
+        np.testing.assert_array_equal(np.isnan(one[some]), both)
+        np.testing.assert_allclose(one[some][~both], side[~both], atol=0.0041)
+
+
+def test_the_radius_of_a_quotient_is_that_of_a_dense_grid():
+    """The same draws on dense points and of dense m: hardly less, and never more."""
+    case, t = regression(400, 0.1), np.linspace(0, 1, 400)
+    (synopsis,) = drawn(case, {"x": t, "r": t}, [0])
+    (top, below), beta = synopsis.arrays, Fraction(1, 20)
+    laws = replace(top.law, scale=3 * top.law.scale), below.law
+    (k,), (matrix,) = top.strategy.lattice.k, top.strategy.matrices([12])
+    found = ratio_radius(top.strategy, (12,), laws, beta)
+    stream = public_stream("certificate", 0)
+    both = [errors_of(law).simulate(matrix.shape[1], 400, stream) for law in laws]
+    y = bernstein_basis(np.linspace(0, 1, 601), k) @ matrix
+    steps = [math.ldexp(1.0, law.granularity_exponent) for law in laws]
+    first, second = (step * y @ one for step, one in zip(steps, both, strict=True))
+    sizes = [step * law.scale for step, law in zip(steps, laws, strict=True)]
+    sups = np.max(
+        [np.abs(first - m * second).max(0) / math.hypot(sizes[0], m * sizes[1])
+         for m in np.linspace(-1, 1, 81)], axis=0,
+    )  # fmt: skip
+    dense = float(np.sort(sups)[quantile_rank(400, float(beta))])
+    assert dense <= found.q <= 1.02 * dense
 
 
 @pytest.mark.usefixtures("kept_quotients")
@@ -718,7 +749,7 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))
     (synopsis,) = drawn(case, {**columns(t), "r": 2 * t[:, 0] - 1}, [0])
     level, points = Fraction(1, 20), np.linspace(0, 1, 50)[:, None]
-    assert len(synopsis._bands.of_arrays(BandRequest(level))) == 5
+    assert len(synopsis._bands.of_arrays(BandRequest(level))) == 3
     assert len(synopsis._bands.of_arrays(BandRequest(level, "auto"))) == 2
     assert len(synopsis._bands.of_arrays(BandRequest(level, about="any-database"))) == 2
     top, below = smoothed_responses(points, t, 2 * t[:, 0] - 1, 0.1)

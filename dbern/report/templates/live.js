@@ -155,7 +155,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     const first = value.map((_, at) => end(-1, maximum, tails, below(at)));
     const last = value.map((_, at) => Math.max(first[at], end(1, maximum, tails, above(at))));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
-    // The width that cells alone leave at a place, as in `undenied_quotients`.
+    // The width that cells alone leave at a place, as in `simultaneous_intervals`.
     const width = (at) => {
       const [start, stop] = [below(at), above(at)].map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
       return Math.max(stop - start, 0);

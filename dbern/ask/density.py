@@ -64,12 +64,14 @@ class Density(OptionQuestion):
         if not len(locations) or not bins.domain.inside(locations).all():
             raise SpecError("density: there are points outside the bounds, or none at all")
         pairs = zip(kernels[chosen], bins.domain.axes, strict=True)
+        is_released = bins.response is None and bandwidth is None and kernel is None
         widths = ", ".join(f"{kernel.bandwidth * axis.width:.4g}" for kernel, axis in pairs)
         return cls(
             bins=bins, text=f"density of {kernels[chosen][0].name} kernels, bandwidth {widths}",
             labels={"point": range(len(locations))}, target="smoothed", kernels=kernels,
             chosen_index=chosen, points=points, locations=locations,
             unit_points=np.clip(bins.domain.to_unit(locations), 0.0, 1.0),
+            released_at=locations if is_released else None,
         )  # fmt: skip
 
     @property
@@ -83,7 +85,8 @@ class Density(OptionQuestion):
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         kernels, count = self.kernels, len(self.unit_points)
         weights = KernelsAt(measure, kernels, self.unit_points)
-        band = product_intervals(measure, weights, beta, of_total=False)
+        everywhere = self._everywhere(measure, beta, 0.0, self._peak)
+        band = product_intervals(measure, weights, beta, of_total=False, everywhere=everywhere)
         of_chosen = slice(self.chosen_index * count, (self.chosen_index + 1) * count)
         peak = math.prod(kernel.peak for kernel in kernels[self.chosen_index])
         band = Band(*(numbers[of_chosen] for numbers in band))

@@ -262,7 +262,9 @@ class Distribution(ReleasedBins):
     ) -> Answer:
         """Return the kernel density at points, of any bandwidth and kernel: free, from the bins.
 
-        A population's is smoothed by the same kernel.
+        A population's is smoothed by the same kernel. Intervals hold for these points, those of
+        `Synopsis.interval` at every point: of many points of the released density they are taken
+        where public facts tell that they are narrower.
 
         Parameters
         ----------

@@ -23,8 +23,11 @@ Of sums over the normalizer of a private number of rows (``k = 1``) m is any num
 4. Of many answers, some at a time, the tail counts all functionals, and of each draw the largest of
    all of them is kept: there is one order statistic for all (`simultaneous_intervals`).
 
+5. Of many points of the released function its band at the same beta may be narrower. Public facts
+   alone decide which is taken (`Everywhere`): each covers, and so does the one that they choose.
+
 Docs/intervals.md, "A quotient's interval is every m that the bins do not deny", has the proof of 2
-to 4, and "A population adds the variance of its rows" what they say of a population.
+to 5, and "A population adds the variance of its rows" what they say of a population.
 
 Of products of weights, such as boxes and kernels at points, everything factors over axes: values,
 norms and largest weights. On an axis, points are bracketed between neighbours on a public grid.
@@ -37,7 +40,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -300,6 +303,7 @@ def laid_out_intervals(
     sides: Callable[[BinView, slice], Sides],
     beta: Fraction,
     maximum: float = 1.0,
+    everywhere: Everywhere | None = None,
 ) -> Band:
     """Return intervals of `count` quotients, which are laid out, and drawn, a batch at a time.
 
@@ -311,7 +315,7 @@ def laid_out_intervals(
     view = view.first_draws(0 if rank is None else draws)
     batch_size = _BATCH_NUMBERS // max(view.values.size, (_PIECES + 1) * view.noise.shape[-1])
     batches = (sides(view, batch) for batch in slices(count, batch_size))
-    return simultaneous_intervals(count, batches, view.measure, beta, maximum)
+    return simultaneous_intervals(count, batches, view.measure, beta, maximum, everywhere)
 
 
 def simultaneous_intervals(
@@ -320,6 +324,7 @@ def simultaneous_intervals(
     measure: NoisyMeasure,
     beta: Fraction,
     maximum: float = 1.0,
+    everywhere: Everywhere | None = None,
 ) -> Band:
     """Return all m from 0 to `maximum` that are not denied, at once with probability ``1 - beta``.
 
@@ -327,7 +332,8 @@ def simultaneous_intervals(
     moved into these intervals.
 
     Draw by draw the largest quotient of noise and norm, of all m between the ends by the tail and
-    of all that are simulated, exceeds that at the true m; so does its order statistic.
+    of all that are simulated, exceeds that at the true m; so does its order statistic. Where a band
+    that holds `everywhere` is narrower by public facts, the intervals are that one's.
     """
     tail, within = measure.tail(2 * count, beta * QUOTIENT["tail"]), (0.0, min(maximum, _HIGHEST))
     summaries, largest = [], np.array(-math.inf)
@@ -340,6 +346,9 @@ def simultaneous_intervals(
         tail = measure.tail(2 * count, beta)
     else:
         drawn = Radius(float(np.sort(largest)[rank]))
+    if everywhere is not None and everywhere.is_narrower(summaries, drawn):
+        estimates = np.concatenate([sides.estimate for sides in summaries])
+        return everywhere.intervals(estimates, within)
     bands = [_interval(sides, tail, drawn, within) for sides in summaries]
     return Band(*map(np.concatenate, zip(*bands, strict=True)))
 
@@ -356,6 +365,49 @@ def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -
     value = np.clip(sides.estimate, low, high)
     start, stop = np.clip([sides.lower.quotient(0.0), sides.upper.quotient(1.0)], low, high)
     return Band(value, low, high, np.maximum(stop - start, 0.0))
+
+
+class FunctionBand(Protocol):
+    """Band of the released function, in its units."""
+
+    def promised(self, beta: Fraction, column: int) -> float:
+        """Return the half-width of a column that public facts promise, infinite if they do not."""
+
+    def ends(self, points: FloatArray, beta: Fraction) -> FloatArray:
+        """Return low and high ends (m, columns, 2), NaN where all values may be."""
+
+
+class Everywhere(NamedTuple):
+    """The band of what is asked about, ``low + width m``, for each m of a question."""
+
+    band: FunctionBand
+    points: FloatArray
+    beta: Fraction
+    column: int
+    low: float
+    width: float
+
+    def is_narrower(self, batches: Sequence[Sides], drawn: Radius | None) -> bool:
+        """Whether it is narrower than intervals are by these draws of their noise, or without any.
+
+        Public facts alone decide, so that whichever is chosen holds as often as it says: how many
+        are asked, and of sums the noise, whose norm no released number changes.
+        """
+        if drawn is None:
+            return True
+        norms = [side.norm for sides in batches for side in (sides.lower, sides.upper)]
+        if any(norm.kk.any() for norm in norms):
+            return False
+        noise = drawn.q * np.concatenate([np.sqrt(norm.aa) for norm in norms]).mean()
+        return bool(self.width * noise >= self.band.promised(self.beta, self.column))
+
+    def intervals(self, estimate: FloatArray, within: Range) -> Band:
+        """Return its intervals, and estimates moved into them."""
+        ends = self.band.ends(self.points, self.beta)[:, self.column]
+        low, high = (ends.T - self.low) / self.width
+        low = np.clip(np.where(np.isnan(low), within[0], low), *within)
+        high = np.clip(np.where(np.isnan(high), within[1], high), *within)
+        return Band.without_cells(np.clip(estimate, low, high), low, high)
 
 
 class GridPoints(NamedTuple):
@@ -413,7 +465,12 @@ def _neighbors(
 
 
 def product_intervals(
-    measure: NoisyMeasure, weights: ProductWeights, beta: Fraction, *, of_total: bool
+    measure: NoisyMeasure,
+    weights: ProductWeights,
+    beta: Fraction,
+    *,
+    of_total: bool,
+    everywhere: Everywhere | None = None,
 ) -> Band:
     """Return shares of products of weights: by the tail, where they are too many to be drawn.
 
@@ -431,14 +488,14 @@ def product_intervals(
             inside = products([envelopes[i] for i in used]).layered()
             return Sides.of(view, inside, denominator)
 
-        return laid_out_intervals(view, count, laid_out, beta, maximum)
+        return laid_out_intervals(view, count, laid_out, beta, maximum, everywhere)
 
     def factored(batch: slice) -> Sides:
         return product_sides(measure, weights.axes(batch), of_total=of_total)
 
     batch_size = _BATCH_WEIGHTS // sum(splines.count for splines in measure.splines)
     batches = map(factored, slices(count, batch_size))
-    return simultaneous_intervals(count, batches, measure, beta, maximum)
+    return simultaneous_intervals(count, batches, measure, beta, maximum, everywhere)
 
 
 def product_sides(measure: NoisyMeasure, axes: Sequence[Envelope], *, of_total: bool) -> Sides:

@@ -21,7 +21,7 @@ import numpy as np
 
 from dbern.ask.answer import CELLS, Answer, Band, IntervalKind, Percent, Target
 from dbern.ask.bins import NoisyMeasure
-from dbern.ask.interval import Contrast
+from dbern.ask.interval import Contrast, Everywhere, FunctionBand
 from dbern.ask.labels import labelled_entries
 from dbern.ask.options import QuestionOption
 from dbern.ask.points import confidence
@@ -38,6 +38,7 @@ from dbern.types import BoolArray, FloatArray
 _BETA = Fraction(1, 20)
 FEW_ROWS = 10
 """Rows of a region, or outside it, from which on the sampling error is taken as normal."""
+_MANY = 64  # points, of which the function's band may be narrower than their intervals
 _MAX_FACTOR = 99.0  # by which an interval is said to be wider than its noise
 
 
@@ -69,6 +70,7 @@ class ReleasedBins:
     account: Account | None = None
     response: ReleasedResponses | None = None
     choices: int = 1
+    band: FunctionBand | None = None
     _count: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
@@ -143,7 +145,8 @@ class Question(ABC):
     `labels` names the dimensions of the band's entries and what is along them. `text` is the
     question in words, and `sentence`, where there is one, the same of a value, which takes the
     place of a ``{}`` at its start. `target` is None where the question has none, and `axis` the one
-    whose unit the numbers have, if any.
+    whose unit the numbers have, if any. `released_at` are points (m, axes) where the released
+    function itself is asked about, if it is.
     """
 
     bins: ReleasedBins
@@ -152,6 +155,7 @@ class Question(ABC):
     labels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     target: Target | None = None
     axis: Axis | None = None
+    released_at: FloatArray | None = None
 
     @abstractmethod
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
@@ -177,6 +181,20 @@ class Question(ABC):
     def percent(self) -> Percent | None:
         """Unit that the numbers are printed in, where they are shares."""
         return None
+
+    def _everywhere(
+        self, measure: NoisyMeasure, beta: Fraction, low: float, width: float
+    ) -> Everywhere | None:
+        """Return the released function's band where many of its values are asked about.
+
+        It is of the rows at hand, and of all groups and candidates at once.
+        """
+        points, band = self.released_at, self.bins.band
+        if points is None or band is None or len(points) < _MANY or measure.spread is not None:
+            return None
+        group = [other is measure for other in self.measures].index(True)
+        beta *= len(self.measures) * self.bins.choices
+        return Everywhere(band, points, beta, group, low, width)
 
     def ask(
         self, payer: ReleasedBins, beta: float | str | None = None, *, population: bool = False

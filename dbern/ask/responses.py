@@ -16,7 +16,7 @@ import numpy as np
 from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
-from dbern.ask.interval import Denominator, Sides, laid_out_intervals
+from dbern.ask.interval import Denominator, Everywhere, Sides, laid_out_intervals
 from dbern.ask.options import (
     AVERAGE,
     CURVE,
@@ -66,7 +66,12 @@ def all_groups(bins: ReleasedBins) -> NoisyMeasure:
     return replace(bins.measures[0], values=values)
 
 
-def mean_of_split(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -> Band:
+def mean_of_split(
+    split: NoisyMeasure,
+    weights: WeightBatches,
+    beta: Fraction,
+    everywhere: Everywhere | None = None,
+) -> Band:
     """Return the shares of P in P and Q by weights g (m, b_1, ..), from 0 to 1.
 
     They are the intervals of ``int g dP / int g d(P + Q)``. Below, the denominator has u for P, as
@@ -80,7 +85,7 @@ def mean_of_split(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -
         of_both = Envelope(*(np.concatenate(pair, 1) for pair in pairs))
         return Sides.of(view, Envelope(*of_p), Denominator.of(view, of_both))
 
-    return laid_out_intervals(split.joint(), len(weights), sides, beta)
+    return laid_out_intervals(split.joint(), len(weights), sides, beta, everywhere=everywhere)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,7 +120,8 @@ class MeanQuestion(Question):
 
     def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
         low, high = self._bounds
-        return mean_of_split(measure, self.weights, beta).scaled(low, high - low)
+        everywhere = self._everywhere(measure, beta, low, high - low)
+        return mean_of_split(measure, self.weights, beta, everywhere).scaled(low, high - low)
 
 
 class Curve(MeanQuestion, OptionQuestion):
@@ -128,9 +134,11 @@ class Curve(MeanQuestion, OptionQuestion):
         """Read points, and what kernels are to be there."""
         splits = split_measures_for("curve", bins)
         weights = kernels_at(bins, points, bandwidth, kernel)
+        is_released = bins.response is not None and (bandwidth, kernel) == (None, None)
         return cls(
             bins=bins, text=f"{mean_text(bins)} near points", splits=splits,
             labels={"point": range(len(weights))}, target="smoothed", weights=weights,
+            released_at=as_points(points, bins.domain) if is_released else None,
         )  # fmt: skip
 
     @classmethod

@@ -120,11 +120,13 @@ class CellBiases:
 class ArrayBand:
     """Half-widths of one array's band: a bound everywhere, and approximation errors by cell.
 
-    Without `biases` the approximation part of the certificate holds in every cell.
+    Without `biases` the approximation part of the certificate holds in every cell. `promised` is
+    what public facts tell of it: with a public number of rows none is wider, whatever these are.
     """
 
     certificate: Certificate
     biases: CellBiases | None = None
+    promised: float = math.inf
 
     def at(self, points: FloatArray, *, noise: bool = True) -> FloatArray:
         """Half-widths at points (m, l) on the array's own axes, or all of them but for noise."""
@@ -166,7 +168,7 @@ class BiasOfData:
         summary = replace(
             certificate, approximation=approximation, rounding=rounding, beta=float(beta)
         )
-        return ArrayBand(summary, CellBiases(array, table))
+        return ArrayBand(summary, CellBiases(array, table), certificate.total)
 
     def _approximation(self, weights: BiasWeights, level: float) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
@@ -489,6 +491,15 @@ class ConfidenceBands:
         else:
             ends = self._ends(points, request, total, threads)
         return np.stack(ends, axis=-1)
+
+    def promised(self, beta: Fraction, column: int) -> float:
+        """Return the half-width that public facts promise of a column, which is an array."""
+        return self.of_arrays(BandRequest(beta), raw=True)[column].promised
+
+    def ends(self, points: FloatArray, beta: Fraction) -> FloatArray:
+        """Return the ends (m, columns, 2) at points; see `interval`."""
+        ends = self.interval(points, BandRequest(beta), len(points))
+        return ends.reshape(len(points), -1, 2)
 
     @property
     def may_be_missing(self) -> bool:

@@ -12,6 +12,7 @@ import numpy as np
 
 from dbern.ask.bins import NoisyMeasure
 from dbern.ask.distribution import Distribution
+from dbern.ask.interval import FunctionBand
 from dbern.ask.labels import response_name
 from dbern.ask.points import Order, orders
 from dbern.ask.question import ReleasedResponses
@@ -215,9 +216,11 @@ def distribution_of(
     domain: Domain,
     metadata: Mapping[str, Any],
     axis: str | None = None,
+    band: FunctionBand | None = None,
 ) -> Distribution:
     """Return the distribution that released arrays tell, of all axes or of one.
 
+    `band` is the function's, for questions about the function itself.
     Raises SpecError where they are not bins that count rows on all axes.
     """
     if axis is not None:
@@ -251,6 +254,8 @@ def distribution_of(
         streams = enumerate(numerators, len(row_counts))
         weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
         response = _responses(weighted, measures[0], combination, metadata)
+    is_density = combination.keeps_values and row_counts == [*arrays]
+    is_density &= all(array.value_unit == 1 / domain.volume for array in row_counts)
     row_count = public_rows or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
@@ -259,6 +264,7 @@ def distribution_of(
         *(row_counts[0].kernels, unit_rows),
         response=response,
         choices=row_counts[0].function_class.choices,
+        band=band if axis is None and (is_density or response) else None,
     )
 
 

@@ -416,7 +416,8 @@ class Synopsis:
         """
         from dbern.synopsis.function import distribution_of
 
-        return distribution_of(self.arrays, self.combination, self.domain, self.metadata, axis)
+        parts = self.arrays, self.combination, self.domain, self.metadata
+        return distribution_of(*parts, axis, self._bands)
 
     def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.

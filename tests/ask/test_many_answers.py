@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from banding import columns, drawn, planned
 from questioned import TRIANGLE, asked, databases, responding
 
-from dbern.ask import interval
+from dbern.ask import bins, interval
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -96,3 +97,82 @@ def test_a_few_answers_more_are_not_much_wider(question):
 def test_thousands_of_answers_are_hardly_wider_than_some():
     (_, *some), (_, *many) = answered("density", 256), answered("density", 4096)[:, :256]
     assert np.diff(many, axis=0).mean() <= 1.1 * np.diff(some, axis=0).mean()
+
+
+# --- Never wider than the band that holds everywhere
+
+ROLES = {
+    "density": {},
+    "groups": {"roles": '{"group": {"column": "r", "values": ["a", "b"]}}'},
+    "curve": {
+        "roles": '{"response": {"column": "r", "bounds": [-1.0, 1.0]}}', "kind": "nadaraya-watson",
+    },
+}  # fmt: skip
+
+
+def released_of(kind, axes=1, rows=None, key=1):
+    case = planned(axes, 20_000, 0.1 if axes == 1 else 0.15, **ROLES[kind])
+    rows = databases(axes, 20_000)["smooth"] if rows is None else rows
+    response = np.sin(6 * rows[:, 0])
+    response = (response > 0) * 1.0 if kind == "groups" else response
+    records = columns(rows) | ({} if kind == "density" else {"r": response})
+    (synopsis,) = drawn(case, records, [key])
+    return synopsis
+
+
+def compared(synopsis, kind, count):
+    """Ends of a question at points, and of the band, (2, points, groups) each."""
+    ask = synopsis.distribution()
+    ask, where = (
+        ask.curve if kind == "curve" else ask.density,
+        points(count, len(synopsis.domain.axes)),
+    )
+    answer, band = ask(where), synopsis.interval(where)
+    return [np.reshape(ends, (2, count, -1)) for ends in ([answer.low, answer.high], band)]
+
+
+@pytest.mark.parametrize("count", [1, 16, 256, 4096])
+@pytest.mark.parametrize(
+    ("kind", "axes"), [("density", 1), ("density", 2), ("curve", 1), ("groups", 1)]
+)
+def test_answers_are_not_wider_than_the_band_everywhere(kind, axes, count):
+    answered, band = compared(released_of(kind, axes), kind, count)
+    answered, band = (np.diff(ends, axis=0)[~np.isnan(band[:1])] for ends in (answered, band))
+    assert answered.mean() <= 1.05 * band.mean()
+    assert (answered <= 1.1 * band).all()
+
+
+@pytest.mark.parametrize("kind", list(ROLES))
+def test_where_draws_cannot_be_afforded_answers_are_the_band(monkeypatch, kind):
+    """Also where no row is: of a quotient nothing is known there."""
+    monkeypatch.setattr(bins, "_MAX_WORK", 0)
+    synopsis = released_of(kind, rows=0.3 * databases(1, 20_000)["smooth"])
+    answered, band = compared(synopsis, kind, 200)
+    missing = np.isnan(band)
+    assert missing.any() == (kind == "curve")
+    band = np.where(missing, np.array([-1.0, 1.0])[:, None, None], band)
+    least = -1.0 if kind == "curve" else 0.0
+    np.testing.assert_allclose(answered, np.maximum(band, least), atol=1e-9 * np.ptp(band))
+
+
+def test_public_facts_decide_between_a_band_and_draws():
+    """Whatever the rows and the noise are, the same is taken; of few points never the band."""
+    kinds = databases(1, 20_000)
+    taken = set()
+    for key, rows in enumerate(kinds.values()):
+        synopsis = released_of("density", rows=rows, key=key)
+        answered, band = compared(synopsis, "density", 256)
+        within = 0.0, synopsis.distribution().kernels[0].peak
+        taken.add(np.allclose(answered, np.clip(band, *within)))
+        answered, band = compared(synopsis, "density", 32)
+        assert not np.allclose(answered, np.clip(band, *within))
+    assert taken == {True}
+
+
+def test_another_kernel_or_a_population_has_no_band():
+    synopsis = released_of("density")
+    where, low, high = points(256), *synopsis.interval(points(256))
+    for options in ({"bandwidth": 0.11}, {"kernel": "triangle"}, {"population": True}):
+        answer = synopsis.distribution().density(where, **options)
+        assert not np.allclose(answer.low, np.maximum(low, 0.0))
+        assert not np.allclose(answer.high, high)

@@ -57,7 +57,7 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
     """With the middle of the splines in place of a side, the search finds a counterexample."""
     exact = responses.mean_of_split
 
-    def planted(split, weights, beta):
+    def planted(split, weights, beta, *others):
         class Middle:
             def __len__(self):
                 return len(weights)
@@ -66,7 +66,7 @@ def test_splines_that_do_not_bound_their_weight_are_caught(monkeypatch, side):
                 g = weights.select(which)
                 return replace(g, **{side: g.estimate})
 
-        return exact(split, Middle(), beta)
+        return exact(split, Middle(), beta, *others)
 
     monkeypatch.setattr(responses, "mean_of_split", planted)
     assert attacks(15) > 1e-3

@@ -29,7 +29,7 @@ CELLS = "most of the interval is the cells' width"
 _MAX_ROWS_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
 
 
-class Band(NamedTuple):
+class Interval(NamedTuple):
     """An estimate and the ends of its interval, (m,) each.
 
     `cells` is the width between the values that minorants and majorants have without noise.
@@ -41,20 +41,20 @@ class Band(NamedTuple):
     cells: FloatArray
 
     @classmethod
-    def without_cells(cls, value: FloatArray, low: FloatArray, high: FloatArray) -> Band:
-        """Return a band whose cells' width is not known: NaN."""
+    def without_cells(cls, value: FloatArray, low: FloatArray, high: FloatArray) -> Interval:
+        """Return an interval whose cells' width is not known: NaN."""
         return cls(value, low, high, np.full_like(value, np.nan))
 
-    def minus(self, subtracted: Band) -> Band:
-        """Return the band of the difference."""
+    def minus(self, subtracted: Interval) -> Interval:
+        """Return the interval of the difference."""
         value, low = self.value - subtracted.value, self.low - subtracted.high
         high, cells = self.high - subtracted.low, self.cells + subtracted.cells
-        return Band(value, low, high, cells)
+        return Interval(value, low, high, cells)
 
-    def scaled(self, low: FloatArray | float, width: FloatArray | float) -> Band:
-        """Return the band of ``low + width x``, for a positive width."""
+    def scaled(self, low: FloatArray | float, width: FloatArray | float) -> Interval:
+        """Return the interval of ``low + width x``, for a positive width."""
         value, first, last = (low + width * numbers for numbers in self[:3])
-        return Band(value, first, last, width * self.cells)
+        return Interval(value, first, last, width * self.cells)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
+from dbern.ask.answer import Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.options import COMPARE
 from dbern.ask.question import CommonOptions, DeferredQuestion, ReleasedBins
 from dbern.ask.region_files import ask_regions
@@ -54,19 +54,19 @@ class Comparison(Mass):
             rows_note=f"about {here} rows here and {there} there had a value",
         )
 
-    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer, with how many rows of both releases had a value."""
-        answer = super().answer(band, level, interval)
+        answer = super().answer(interval, level, kind)
         return replace(answer, note="; ".join(filter(None, (answer.note, self.rows_note))))
 
-    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
-        """Return the differences of both releases' bands."""
+    def intervals(self, beta: Fraction, *, population: bool) -> list[Interval]:
+        """Return the differences of both releases' intervals."""
         choices = Fraction(1)  # beta is for each kernel that this release chose from
         if self.target == "smoothed":
             choices = Fraction(self.bins.choices, self.reference.bins.choices)
-        bands = super().bands(beta / 2, population=population)
-        subtracted = self.reference.bands(choices * beta / 2, population=population)
-        return [first.minus(second) for first, second in zip(bands, subtracted, strict=True)]
+        first = super().intervals(beta / 2, population=population)
+        second = self.reference.intervals(choices * beta / 2, population=population)
+        return [left.minus(right) for left, right in zip(first, second, strict=True)]
 
     @classmethod
     def from_text(

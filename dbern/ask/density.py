@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.ask.answer import Answer, Band, IntervalKind
+from dbern.ask.answer import Answer, Interval, IntervalKind
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import Denominator, product_intervals, quotient_interval
 from dbern.ask.kernel_envelopes import best_kernels, candidates, density_envelope, min_bandwidth
@@ -82,22 +82,22 @@ class Density(OptionQuestion):
             / self.bins.domain.volume
         )
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         kernels, count = self.kernels, len(self.unit_points)
         weights = KernelsAt(measure, kernels, self.unit_points)
         everywhere = self._everywhere(measure, beta, 0.0, self._peak)
-        band = product_intervals(measure, weights, beta, of_total=False, everywhere=everywhere)
+        interval = product_intervals(measure, weights, beta, of_total=False, everywhere=everywhere)
         of_chosen = slice(self.chosen_index * count, (self.chosen_index + 1) * count)
         peak = math.prod(kernel.peak for kernel in kernels[self.chosen_index])
-        band = Band(*(numbers[of_chosen] for numbers in band))
-        return band.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
+        interval = Interval(*(numbers[of_chosen] for numbers in interval))
+        return interval.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         return self._are_means_of_few_rows(measure, beta, None, 0.0, self._peak)
 
-    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer, on the grid that was asked with."""
-        answer = super().answer(band, level, interval)
+        answer = super().answer(interval, level, kind)
         names = ("value", "low", "high")
         return replace(answer, **{name: self._gridded(getattr(answer, name)) for name in names})
 
@@ -154,7 +154,7 @@ class Marginal(OptionQuestion):
     def _kernel(self) -> Kernel:
         return self.bins.weights_for("smoothed").kernels[self.index]
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         condition = Weights().other_axes(measure, self.condition, self.index)
         envelope = density_envelope(measure.splines[self.index], self._kernel, self.unit_points)
         view = measure.conditional(self.index, condition)
@@ -209,7 +209,7 @@ def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tupl
     return kernels
 
 
-def conditional_means(view: BinView, weights: Envelope, beta: Fraction) -> Band:
+def conditional_means(view: BinView, weights: Envelope, beta: Fraction) -> Interval:
     """Return means of nonnegative weights (m, bins) of an axis, over those under its condition."""
     ones = np.ones((1, weights.estimate.shape[1]))
     condition = Envelope(*(layer_weights({layer: ones}) for layer in LAYERS))

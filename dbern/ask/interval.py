@@ -44,7 +44,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from dbern.ask.answer import Band
+from dbern.ask.answer import Interval
 from dbern.ask.bins import RELATIVE_ROUNDING, BinView, Functionals, NoisyMeasure, draws_used
 from dbern.ask.splines import Envelope, products
 from dbern.ask.weights import ProductWeights, WeightBatches, slices
@@ -283,7 +283,7 @@ def confidence_set(sides: Sides, radius: Radius, within: Range) -> Ends:
 
 def quotient_interval(
     view: BinView, numerator: WeightBatches, denominator: Denominator | None, beta: Fraction
-) -> Band:
+) -> Interval:
     """Return ``int g dD`` over ``int k dD``, from 0 to 1, for weights g of the layers' bins.
 
     All at once with probability ``1 - beta``. Without `denominator` it is the public number of all
@@ -304,7 +304,7 @@ def laid_out_intervals(
     beta: Fraction,
     maximum: float = 1.0,
     everywhere: Everywhere | None = None,
-) -> Band:
+) -> Interval:
     """Return intervals of `count` quotients, which are laid out, and drawn, a batch at a time.
 
     All have the same draws, as many as so many functionals use: none where these are too few for
@@ -325,7 +325,7 @@ def simultaneous_intervals(
     beta: Fraction,
     maximum: float = 1.0,
     everywhere: Everywhere | None = None,
-) -> Band:
+) -> Interval:
     """Return all m from 0 to `maximum` that are not denied, at once with probability ``1 - beta``.
 
     They are `count` quotients in batches, of which draws are not kept. The values are estimates,
@@ -349,11 +349,11 @@ def simultaneous_intervals(
     if everywhere is not None and everywhere.is_narrower(summaries, drawn):
         estimates = np.concatenate([sides.estimate for sides in summaries])
         return everywhere.intervals(estimates, within)
-    bands = [_interval(sides, tail, drawn, within) for sides in summaries]
-    return Band(*map(np.concatenate, zip(*bands, strict=True)))
+    by_batch = [_interval(sides, tail, drawn, within) for sides in summaries]
+    return Interval(*map(np.concatenate, zip(*by_batch, strict=True)))
 
 
-def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -> Band:
+def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -> Interval:
     """Return the intervals by the tail, and by draws where these tell more."""
     low, high = np.clip(confidence_set(sides, tail, within), *within)
     if drawn is not None and math.isfinite(drawn.q):
@@ -364,7 +364,7 @@ def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -
     high = np.maximum(low, high)
     value = np.clip(sides.estimate, low, high)
     start, stop = np.clip([sides.lower.quotient(0.0), sides.upper.quotient(1.0)], low, high)
-    return Band(value, low, high, np.maximum(stop - start, 0.0))
+    return Interval(value, low, high, np.maximum(stop - start, 0.0))
 
 
 class FunctionBand(Protocol):
@@ -401,13 +401,13 @@ class Everywhere(NamedTuple):
         noise = drawn.q * np.concatenate([np.sqrt(norm.aa) for norm in norms]).mean()
         return bool(self.width * noise >= self.band.promised(self.beta, self.column))
 
-    def intervals(self, estimate: FloatArray, within: Range) -> Band:
+    def intervals(self, estimate: FloatArray, within: Range) -> Interval:
         """Return its intervals, and estimates moved into them."""
         ends = self.band.ends(self.points, self.beta)[:, self.column]
         low, high = (ends.T - self.low) / self.width
         low = np.clip(np.where(np.isnan(low), within[0], low), *within)
         high = np.clip(np.where(np.isnan(high), within[1], high), *within)
-        return Band.without_cells(np.clip(estimate, low, high), low, high)
+        return Interval.without_cells(np.clip(estimate, low, high), low, high)
 
 
 class GridPoints(NamedTuple):
@@ -471,7 +471,7 @@ def product_intervals(
     *,
     of_total: bool,
     everywhere: Everywhere | None = None,
-) -> Band:
+) -> Interval:
     """Return shares of products of weights: by the tail, where they are too many to be drawn.
 
     Of a population all are laid out: what its rows add to the noise is told bin by bin.

@@ -16,7 +16,7 @@ from typing import ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from dbern.ask.answer import Band
+from dbern.ask.answer import Interval
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import (
     GRID_POINTS,
@@ -70,10 +70,10 @@ class Mean(OptionQuestion):
             axis=axis, index=index, condition=box, of_all_rows=condition is None,
         )  # fmt: skip
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         condition = Weights().other_axes(measure, self.condition, self.index)
         view, splines = measure.conditional(self.index, condition), measure.splines[self.index]
-        mean = _mean_band(view, splines, beta, of_all_rows=self.of_all_rows)
+        mean = _mean_interval(view, splines, beta, of_all_rows=self.of_all_rows)
         return mean.scaled(self.axis.low, self.axis.width)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
@@ -91,7 +91,9 @@ class Mean(OptionQuestion):
         ]
 
 
-def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_rows: bool) -> Band:
+def _mean_interval(
+    view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_rows: bool
+) -> Interval:
     """Return the mean of t, which is a spline: of all rows a quotient, without any gap.
 
     Under a condition G: with ``P = sum_j max(s_j - mu, 0) beta_j`` and ``N = sum_j max(mu - s_j, 0)
@@ -121,7 +123,7 @@ def _mean_band(view: BinView, splines: AxisSplines, beta: Fraction, *, of_all_ro
     distance = np.abs(t - value)
     gap = layer_weights({HIGH: distance, LOW: -distance})
     cells = np.maximum(quotient_or_half(view.of(gap), total), 0.0)
-    return Band(value, np.array([low]), np.array([high]), cells)
+    return Interval(value, np.array([low]), np.array([high]), cells)
 
 
 @dataclass(frozen=True, eq=False)
@@ -324,12 +326,12 @@ class Covariance(OptionQuestion):
     def _check(cls, axes: Sequence[int]) -> None:
         """Refuse axes that have no such statistic."""
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         span = PolynomialSpan.of(measure, self.axes, self.condition, beta)
         lower = 0.0 if len(self.axes) == 1 else -0.25
         widths = [self.bins.domain.axes[index].width for index in self.axes]
         scale = math.prod(widths) ** (2 // len(self.axes))
-        return _statistic_band(span, _covariance, (lower, 0.25)).scaled(0.0, scale)
+        return _statistic_interval(span, _covariance, (lower, 0.25)).scaled(0.0, scale)
 
     @classmethod
     def from_text(
@@ -359,8 +361,8 @@ class Deviation(Covariance):
 
     statistic = "standard deviation"
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        return Band(*map(np.sqrt, super()._band(measure, beta)))
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
+        return Interval(*map(np.sqrt, super()._interval(measure, beta)))
 
 
 class Correlation(Covariance):
@@ -374,9 +376,9 @@ class Correlation(Covariance):
         if len(axes) == 1:
             raise SpecError("correlation: an axis has 1 with itself. Name two axes")
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         span = PolynomialSpan.of(measure, self.axes, self.condition, beta)
-        return _statistic_band(span, _correlation, (-1.0, 1.0))
+        return _statistic_interval(span, _correlation, (-1.0, 1.0))
 
 
 def _covariance(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float, float]:
@@ -422,15 +424,15 @@ def _correlation(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float
     return value, max(float(low), -1.0), min(float(high), 1.0)
 
 
-def _statistic_band(
+def _statistic_interval(
     span: PolynomialSpan,
     statistic: Callable[[PolynomialSpan, CenteredAxes], tuple[float, float, float]],
     bounds: tuple[float, float],
-) -> Band:
-    """Return the band of a statistic, which is within `bounds` whatever the rows are."""
+) -> Interval:
+    """Return the interval of a statistic, which is within `bounds` whatever the rows are."""
     low, high = bounds
     value = (low + high) / 2
     if span.estimate(CONSTANT) > 0:
         value, low, high = statistic(span, centered_axes(span))
     value = min(max(value, low), high)
-    return Band.without_cells(*(np.array([number]) for number in (value, low, high)))
+    return Interval.without_cells(*(np.array([number]) for number in (value, low, high)))

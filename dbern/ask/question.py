@@ -1,8 +1,8 @@
 """A question about released bins, from what is written to its answer; each kind is a module.
 
-A kind is a class whose `_band` bounds the answer of one array of bins, by
+A kind is a class whose `_interval` bounds the answer of one array of bins, by
 `dbern.ask.interval` of the envelopes of its weights. All that they share is here: a
-band for each group at its fraction of beta, populations, labels, units and notes. A kind that
+interval for each group at its fraction of beta, populations, labels, units and notes. A kind that
 `dbern.ask.options` names is an option of ``dbern ask`` too; `Distribution.ask` takes
 any.
 """
@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeAlias, cast, get_args
 
 import numpy as np
 
-from dbern.ask.answer import CELLS, Answer, Band, IntervalKind, Percent, Target
+from dbern.ask.answer import CELLS, Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.bins import NoisyMeasure
 from dbern.ask.interval import Contrast, Everywhere, FunctionBand
 from dbern.ask.labels import labelled_entries
@@ -140,9 +140,9 @@ class ReleasedBins:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Question(ABC):
-    """A question about released bins, its arguments read: a subclass says what its band is.
+    """A question about released bins, its arguments read: a subclass says what its interval is.
 
-    `labels` names the dimensions of the band's entries and what is along them. `text` is the
+    `labels` names the dimensions of its entries and what is along them. `text` is the
     question in words, and `sentence`, where there is one, the same of a value, which takes the
     place of a ``{}`` at its start. `target` is None where the question has none, and `axis` the one
     whose unit the numbers have, if any. `released_at` are points (m, axes) where the released
@@ -158,8 +158,8 @@ class Question(ABC):
     released_at: FloatArray | None = None
 
     @abstractmethod
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
-        """Return the band that holds for a measure with probability ``1 - beta``."""
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
+        """Return the interval that holds for a measure with probability ``1 - beta``."""
 
     def _are_of_few_rows(
         self,
@@ -211,18 +211,18 @@ class Question(ABC):
         level = payer.take_beta(beta)
         choices = payer.choices if self.target == "smoothed" else 1
         beta_i = level / (len(self.measures) * choices)
-        bands = self.bands(beta_i, population=population)
-        interval: IntervalKind = "population" if population else "these-data"
-        return self.answer(Band(*np.array(bands).transpose(1, 2, 0)), level, interval)
+        intervals = self.intervals(beta_i, population=population)
+        kind: IntervalKind = "population" if population else "these-data"
+        return self.answer(Interval(*np.array(intervals).transpose(1, 2, 0)), level, kind)
 
-    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
+    def intervals(self, beta: Fraction, *, population: bool) -> list[Interval]:
         """Ask all measures, each at `beta`. Raises SpecError for a population of few rows."""
         if not population:
-            return [self._band(measure, beta) for measure in self.measures]
+            return [self._interval(measure, beta) for measure in self.measures]
         few = [self._are_of_few_rows(measure, beta) for measure in self.measures]
         self._refuse_few_rows(np.any(few, axis=0))
         rows = self.bins.rows
-        return [self._band(measure.population(rows), beta) for measure in self.measures]
+        return [self._interval(measure.population(rows), beta) for measure in self.measures]
 
     def _refuse_few_rows(self, few: BoolArray) -> None:
         if not few.any():
@@ -249,32 +249,33 @@ class Question(ABC):
         Means are from `low` to ``low + width``, sums at least `low`. Where noise or bins leave many
         rows open, what is not normal of the sampling error hardly counts.
         """
-        band, rows, maximum = self._band(measure, beta), self.bins.rows, np.inf
+        interval, rows, maximum = self._interval(measure, beta), self.bins.rows, np.inf
         if box is not None:
             rows, maximum = self.bins.min_rows_in(box, measure, beta), 1.0
         first, last = (
-            np.clip((numbers - low) / width, 0.0, maximum) for numbers in (band.low, band.high)
+            np.clip((numbers - low) / width, 0.0, maximum)
+            for numbers in (interval.low, interval.high)
         )
         inside = np.minimum(first, maximum - last)
         return (inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS)
 
-    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
-        """Return the answer that a band (entries, groups) makes."""
+    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
+        """Return the answer that an interval (entries, groups) makes."""
         labels = {**self.labels, "group": self.bins.groups}
         attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
         domain, rounding = self.bins.domain, self.bins.rounding_text
         text, sentence = self.text + rounding, self.sentence and self.sentence + rounding
         attributes = {"long_name": text} | attributes
         value, low, high = (
-            labelled_entries(numbers, labels, attributes, domain) for numbers in band[:3]
+            labelled_entries(numbers, labels, attributes, domain) for numbers in interval[:3]
         )
         target = self.target or "records"
-        answer = Answer(*(value, low, high, target, interval, float(level), text, unit))
-        width = band.high - band.low
-        mostly_cells = (2 * band.cells > width) & (width > 0)
+        answer = Answer(*(value, low, high, target, kind, float(level), text, unit))
+        width = interval.high - interval.low
+        mostly_cells = (2 * interval.cells > width) & (width > 0)
         note = ""
         if self.target != "smoothed":
-            note = _cells_note(domain, band.cells[mostly_cells], width[mostly_cells])
+            note = _cells_note(domain, interval.cells[mostly_cells], width[mostly_cells])
         return replace(answer, percent=self.percent, note=note, sentence=sentence)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.ask.answer import Answer, Band, IntervalKind, Percent, Target
+from dbern.ask.answer import Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
 from dbern.ask.interval import Denominator, Everywhere, Sides, laid_out_intervals
@@ -71,7 +71,7 @@ def mean_of_split(
     weights: WeightBatches,
     beta: Fraction,
     everywhere: Everywhere | None = None,
-) -> Band:
+) -> Interval:
     """Return the shares of P in P and Q by weights g (m, b_1, ..), from 0 to 1.
 
     They are the intervals of ``int g dP / int g d(P + Q)``. Below, the denominator has u for P, as
@@ -110,15 +110,15 @@ class MeanQuestion(Question):
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
 
-    def answer(self, band: Band, level: Fraction, interval: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer; one that is all of the range says that nothing is known."""
-        answer, (low, high) = super().answer(band, level, interval), self._bounds
+        answer, (low, high) = super().answer(interval, level, kind), self._bounds
         rounding = 1e-12 * (high - low)
-        if ((band.low <= low + rounding) & (band.high >= high - rounding)).all():
+        if ((interval.low <= low + rounding) & (interval.high >= high - rounding)).all():
             return replace(answer, sentence=f"{answer.question} is not known")
         return answer
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         low, high = self._bounds
         everywhere = self._everywhere(measure, beta, low, high - low)
         return mean_of_split(measure, self.weights, beta, everywhere).scaled(low, high - low)
@@ -285,10 +285,10 @@ class Difference(MeanQuestion, OptionQuestion):
         """Unit of differences of the shares of groups."""
         return None if self.bins.response else "percentage points"
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         low, high = self._bounds
         halves = (np.split(numbers, 2) for numbers in mean_of_split(measure, self.weights, beta))
-        first, second = (Band(*half) for half in zip(*halves, strict=True))
+        first, second = (Interval(*half) for half in zip(*halves, strict=True))
         return first.minus(second).scaled(0.0, high - low)
 
     @classmethod
@@ -318,9 +318,9 @@ class ResponseDifference(MeanQuestion):
     Each mean holds at half of beta, so both do at once, and so does the difference of their ends.
     """
 
-    def bands(self, beta: Fraction, *, population: bool) -> list[Band]:
-        """Return the band of the difference of both groups', each at `beta`."""
-        first, second = super().bands(beta, population=population)
+    def intervals(self, beta: Fraction, *, population: bool) -> list[Interval]:
+        """Return the interval of the difference of both groups', each at `beta`."""
+        first, second = super().intervals(beta, population=population)
         return [first.minus(second)]
 
 

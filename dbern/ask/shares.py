@@ -14,7 +14,7 @@ from typing import Self
 
 import numpy as np
 
-from dbern.ask.answer import Answer, Band, Percent, Target
+from dbern.ask.answer import Answer, Interval, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.interval import (
     GRID_POINTS,
@@ -82,7 +82,7 @@ class _SharesOfRegions(OptionQuestion):
             region=shape, condition=box, weights=weights,
         )  # fmt: skip
 
-    def _shares(self, measure: NoisyMeasure, beta: Fraction, *, of_total: bool) -> Band:
+    def _shares(self, measure: NoisyMeasure, beta: Fraction, *, of_total: bool) -> Interval:
         """Return the shares of the total, of what is in another box, or of all rows."""
         region, weights = self.region, self.weights
         if isinstance(region, Polygons):
@@ -96,7 +96,7 @@ class _SharesOfRegions(OptionQuestion):
 
     def _shares_of_box(
         self, boxes: Boxes, box: Boxes, measure: NoisyMeasure, beta: Fraction
-    ) -> Band:
+    ) -> Interval:
         view = measure.joint()
         base = Denominator.of(view, products(self.weights.axes(measure, box)).layered())
         start, stop = np.maximum(boxes.low, box.low), np.minimum(boxes.high, box.high)
@@ -134,7 +134,7 @@ class Mass(_SharesOfRegions):
         """Return that they are shares."""
         return "%"
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         return self._shares(measure, beta, of_total=True)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
@@ -169,7 +169,7 @@ class Count(_SharesOfRegions):
         text = f"{'expected ' * population}rows{smoothed} in {region_text(region)}"
         return replace(shares, text=text)
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
@@ -262,17 +262,17 @@ class Quantile(OptionQuestion):
             weights=weights,
         )  # fmt: skip
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         condition = self.weights.other_axes(measure, self.condition, self.index)
         view = measure.conditional(self.index, condition)
         between = partial(self.weights.between, measure, self.index)
         splines, multiples = measure.splines[self.index], self.axis.multiples
         levels = self.levels
         if multiples is not None and self.target == "records":
-            rounded = _multiples_band(view, splines, multiples, levels, beta / len(levels))
+            rounded = _multiples_interval(view, splines, multiples, levels, beta / len(levels))
             value, low, high = map(multiples.at, rounded[:3])
-            return Band(value, low, high, self.axis.width * rounded.cells)
-        quantiles = _quantile_band(view, splines, between, levels, beta / len(levels))
+            return Interval(value, low, high, self.axis.width * rounded.cells)
+        quantiles = _quantile_interval(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
@@ -291,13 +291,13 @@ class Quantile(OptionQuestion):
         return [deferred(lambda: cls.read(bins, levels, name, condition, target))]
 
 
-def _quantile_band(
+def _quantile_interval(
     view: BinView,
     splines: AxisSplines,
     between: Callable[[FloatArray, FloatArray], Envelope],
     levels: FloatArray,
     beta: Fraction,
-) -> Band:
+) -> Interval:
     """Return ends between which a quantile is, each level by itself at beta.
 
     On a public grid x_0 = 0 < x_1 < .. let the quantile be in [x_k, x_{k+1}]. At most a share tau
@@ -306,7 +306,7 @@ def _quantile_band(
     beta / 2. So the quantile is between the neighbours of the first and the last point where they
     are not denied: `bracket`, on a grid that is finer where steps are smooth.
 
-    Where rows stand at multiples alone, so do quantiles of them: `_multiples_band`.
+    Where rows stand at multiples alone, so do quantiles of them: `_multiples_interval`.
     """
     points_in_cell = 2 ** int(np.log2(np.clip(GRID_POINTS / splines.cells, 1, OFFSETS)))
     count = splines.cells * points_in_cell
@@ -331,17 +331,17 @@ def _quantile_band(
         guess = float(np.interp(level, shares, points))
         bounds.append((min(max(guess, first), last), first, last))
     value, first, last = np.array(bounds).T
-    return Band(value, first, last, _cell_widths(view, points, cumulative, base, levels))
+    return Interval(value, first, last, _cell_widths(view, points, cumulative, base, levels))
 
 
-def _multiples_band(
+def _multiples_interval(
     view: BinView, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
-) -> Band:
+) -> Interval:
     """Return multiples between which a quantile of rows at multiples is, each level at beta.
 
     For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
     most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
-    `_quantile_band`, first at up to `GRID_POINTS` multiples.
+    `_quantile_interval`, first at up to `GRID_POINTS` multiples.
     """
 
     def at(last: Int64Array) -> Envelope:
@@ -360,7 +360,7 @@ def _multiples_band(
     value, low, high = multiples.positions[np.array(indices).T]
     points = multiples.positions[np.maximum(numbers, 0)]
     cells = _cell_widths(view, points, coarse.envelope, base, levels)
-    return Band(value, low, high, np.where(2 * multiples.count * cells < 1, 0.0, cells))
+    return Interval(value, low, high, np.where(2 * multiples.count * cells < 1, 0.0, cells))
 
 
 def _increasing_shares(view: BinView, cumulative: Envelope, base: Envelope) -> FloatArray:

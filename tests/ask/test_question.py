@@ -11,7 +11,7 @@ import pytest
 from questioned import asked, databases
 
 from dbern.ask import options as question_options
-from dbern.ask.answer import Band
+from dbern.ask.answer import Interval
 from dbern.ask.bins import NoisyMeasure
 from dbern.ask.interval import Denominator, quotient_interval
 from dbern.ask.options import QuestionOption
@@ -48,7 +48,7 @@ class Entropy(OptionQuestion):
         index = bins.axis_index(name)
         return cls(bins=bins, text=f"entropy of {bins.domain.names[index]}", index=index)
 
-    def _band(self, measure: NoisyMeasure, beta: Fraction) -> Band:
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         """All shares hold at once; the largest of ``-p ln p`` is at 1 / e, the least at an end."""
         view = measure.marginal((self.index,))
         parts = Weights().between(measure, self.index, CUTS[:-1], CUTS[1:]).layered()
@@ -56,7 +56,7 @@ class Entropy(OptionQuestion):
         largest = minus_p_log_p(np.clip(1 / np.e, shares.low, shares.high)).sum()
         least = np.minimum(*map(minus_p_log_p, (shares.low, shares.high))).sum()
         value = np.clip(minus_p_log_p(shares.value).sum(), least, largest)
-        return Band.without_cells(*map(np.atleast_1d, (value, least, largest)))
+        return Interval.without_cells(*map(np.atleast_1d, (value, least, largest)))
 
     @classmethod
     def from_text(

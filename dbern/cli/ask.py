@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.ask.options import OPTIONS, read_box
+from dbern.ask import options as question_options
 from dbern.cli.output import DETAILS, SYNOPSIS, common, parsed, shown_progress, stdout_refusals
 from dbern.errors import printable
 from dbern.system import counted
@@ -32,7 +32,7 @@ class _AskCommand(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the synopsis, then the questions, then all other options."""
         questions = list[click.Parameter]()
-        for option in OPTIONS:
+        for option in question_options.OPTIONS:
             if option.metavar is None:
                 usage: dict[str, Any] = {"is_flag": True}
             else:
@@ -97,16 +97,16 @@ def ask(
     synopsis = open_synopsis(synopsis_path)
     distribution = synopsis.distribution()
     compared = None if compared_path is None else open_synopsis(compared_path).distribution()
-    box = None if condition is None else read_box(condition, "given")
+    box = None if condition is None else question_options.read_box(condition, "given")
     options = CommonOptions(box, target, compared)
     queries = [
         query
-        for option in OPTIONS
+        for option in question_options.OPTIONS
         for text in _texts(texts[option.name])
         for query in load_question(option).from_text(text, distribution, options)
     ]
     if not queries:
-        *names, last = [f"--{option.name}" for option in OPTIONS]
+        *names, last = [f"--{option.name}" for option in question_options.OPTIONS]
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
     if compared and not texts["compare"]:
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")

@@ -14,11 +14,6 @@ tail of the noise's law: the same formulas as for many boxes in Python
 (`dbern.ask.interval`, and `dbern.ask.responses` for regressions
 and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
 or a little wider. All on the page is released or public.
-
-*Numbers* are packed as whole multiples of a unit, as differences, deflated. Weights and functions
-are smooth along their places, so differences of differences of neighbours are small, and so are
-their bytes. They are differences of integers below 2^53, which a browser's numbers add up exactly
-(`unpacked` in ``live.js``): a page has the multiples to their last digit.
 """
 
 from __future__ import annotations
@@ -27,13 +22,11 @@ import base64
 import hashlib
 import json
 import math
-import re
-import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -44,30 +37,22 @@ from dbern.ask.splines import AxisSplines, Envelope, steps, steps_of_multiples
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, rounded_text, volume_unit
 from dbern.data.times import TimeUnit
-from dbern.errors import optional_import, printable
+from dbern.errors import printable
 from dbern.report.colours import SCHEMES, VARIABLES, class_colour, shade, to_hex
+from dbern.report.figures import figures_document, milliseconds_per_unit
+from dbern.report.packing import Packed, pack
 from dbern.report.pictures import is_turned, label, value_name
-from dbern.report.wording import REPORT_HINT
 from dbern.synopsis.bands import BandRequest
 from dbern.synopsis.drawing import MAX_PANELS
 from dbern.synopsis.reader import Synopsis
 from dbern.synopsis.released import ReleasedArray
-from dbern.types import FloatArray, Int64Array
+from dbern.types import FloatArray
 
 if TYPE_CHECKING:
-    from bokeh.models import Model
-    from bokeh.plotting import figure
-
     from dbern.ask.distribution import Distribution
     from dbern.bernstein.kernels import Kernel
 
 
-_MAX_TURNS = 8
-_MAX_INTEGER = 1 << 51  # twice as much, and a sign, is exact in a browser
-_ROOM = 60  # pixels, for the numbers of the vertical axis
-_FONT = "system-ui, sans-serif"
-_TEXTS = ("first", "second", "value", "low", "high")
-"""Columns that the page's script writes for people, of what is below the pointer."""
 MAX_EMBEDDED = 300_000
 """Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
 _BANDWIDTH_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
@@ -90,233 +75,6 @@ _CELLS_OF_MEANS = 64  # along each of three axes: all values and ends of a regre
 _COLOURS = 256
 _INPUTS = {None: "number", TimeUnit.DAYS: "date", TimeUnit.SECONDS: "datetime-local"}
 _MAX_ASPECT = 3.0  # side of a map in true aspect
-
-
-class Packed(NamedTuple):
-    """Multiples of a unit; a place's difference is from the one `lag` before it, `turns` times.
-
-    `text` is base64 of the deflated bytes, `width` an integer: first the lowest of all integers,
-    then the next. Even ones are halves of numbers from 0 on, odd ones those of numbers below.
-    """
-
-    unit: float
-    lag: int
-    turns: int
-    width: int
-    text: str
-
-
-def pack(values: FloatArray, bits: int) -> Packed:
-    """Round numbers to so many bits of the largest of them, at most 50, and pack them.
-
-    Each is off by at most ``2 ** -(bits + 1)`` of the power of two above the largest; multiples of
-    a power of two that have no more bits are exact. Neighbours are those along the last axis, or
-    along the one before.
-    """
-    exponent = math.frexp(float(np.abs(values).max(initial=0.0)))[1] - bits
-    multiples = np.rint(np.ldexp(values, -exponent)).astype(np.int64)
-    used = int(np.bitwise_or.reduce(multiples, axis=None))
-    common = max(0, (used & -used).bit_length() - 1)  # zeros at the end of all
-    exponent, multiples = exponent + common, multiples >> common
-    lag, turns, differences = _smallest(multiples.reshape(-1), (1, values.shape[-1]))
-    codes = np.where(differences < 0, -2 * differences - 1, 2 * differences).astype("<i8")
-    width = max(1, -(-int(codes.max(initial=0)).bit_length() // 8))
-    planes = codes.view(np.uint8).reshape(-1, 8)[:, :width].T
-    text = base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
-    return Packed(math.ldexp(1.0, exponent), lag, turns, width, text)
-
-
-def _smallest(multiples: Int64Array, lags: tuple[int, ...]) -> tuple[int, int, Int64Array]:
-    """Return the lag and the turns after which differences have the fewest bits, and these."""
-    best, fewest = (1, 0, multiples), math.inf
-    for lag in lags:
-        differences = multiples
-        for turns in range(_MAX_TURNS + 1):
-            if np.abs(differences).max(initial=0) >= _MAX_INTEGER:
-                break
-            size = float(np.log2(1.0 + np.abs(differences)).sum())
-            if size < fewest:
-                best, fewest = (lag, turns, differences), size
-            start = differences[:lag]
-            differences = np.concatenate([start, differences[lag:] - differences[:-lag]])
-    return best
-
-
-def figures_document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
-    """Document of the library with one or two figures, whose identities do not vary."""
-    with optional_import(REPORT_HINT):
-        from bokeh.core.json_encoder import serialize_json
-        from bokeh.document import Document
-    document = Document()
-    value = value if len(shows) == 1 else "value"
-    roots = _curve(axes[0], shows, value) if len(axes) == 1 else _maps(axes[:2], shows[0], value)
-    for root in roots:
-        document.add_root(root)
-    names: dict[str, str] = {}
-    document_text = re.sub(
-        r'"id": ?"([^"]+)"',
-        lambda m: f'"id":"{names.setdefault(m[1], f"m{len(names)}")}"',
-        serialize_json(document.to_json()),
-    )
-    content: dict[str, Any] = json.loads(document_text)
-    return content
-
-
-def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
-    from bokeh.models import (
-        BoxAnnotation,
-        BoxSelectTool,
-        PanTool,
-        PlainText,
-        Range1d,
-        ResetTool,
-        SaveTool,
-        WheelZoomTool,
-    )
-    from bokeh.plotting import figure
-
-    kinds = ["datetime" if axis and axis.unit else "linear" for axis in axes]
-    select = BoxSelectTool(dimensions=dimensions, renderers=[], continuous=True)
-    select.overlay.update(fill_alpha=0, line_alpha=0)
-    plot = figure(
-        name=name,
-        x_axis_type=kinds[0],
-        y_axis_type=kinds[1],
-        tools=[select, PanTool(), WheelZoomTool(), ResetTool(), SaveTool()],
-        active_drag=select,
-        toolbar_location="right",
-        toolbar_sticky=False,
-        background_fill_color=None,
-        border_fill_color=None,
-        outline_line_color=None,
-        min_border=4,
-        min_border_left=_ROOM,
-        lod_threshold=None,
-    )
-    plot.toolbar.logo = None
-    plot.toolbar.autohide = True
-    for axis, ruler, side in zip(axes, (plot.xaxis, plot.yaxis), ("x", "y"), strict=True):
-        if axis is None:
-            plot.y_range = Range1d(name="heights")
-        else:
-            bounds = [end * milliseconds_per_unit(axis) for end in (axis.low, axis.high)]
-            setattr(plot, f"{side}_range", Range1d(*bounds, bounds=tuple(bounds)))
-            ruler[0].axis_label = PlainText(text=label(axis))
-        ruler[0].update(
-            axis_line_color=VARIABLES["rule"],
-            major_tick_line_color=VARIABLES["rule"],
-            minor_tick_line_color=None,
-            major_label_text_color=VARIABLES["muted"],
-            axis_label_text_color=VARIABLES["muted"],
-            major_label_text_font=_FONT,
-            axis_label_text_font=_FONT,
-            major_label_text_font_size="12px",
-            axis_label_text_font_size="13px",
-            axis_label_text_font_style="normal",
-        )
-    plot.grid.grid_line_color = None
-    for colour, width in (("paper", 4), ("ink", 1.5)):
-        look = {"line_color": VARIABLES[colour], "line_width": width, "line_alpha": 1.0}
-        plot.add_layout(BoxAnnotation(tags=["box"], fill_color=None, level="overlay", **look))
-    return plot
-
-
-def _hover(axes: Sequence[Axis], value: str, **how: Any) -> Model:
-    from bokeh.models import HoverTool
-
-    names = [label(axis) for axis in axes]
-    columns = [*_TEXTS[: len(axes)], *_TEXTS[2:]]
-    rows = zip([*names, value, "from", "to"], columns, strict=True)
-    return HoverTool(tooltips=[(name, f"@{column}_text") for name, column in rows], **how)
-
-
-def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
-    from bokeh.models import ColumnDataSource, LinearColorMapper
-
-    plot = _figure("value", (axis, None), "width")
-    if "share" in shows:  # above the curve, in the colours of the largest groups
-        scale = milliseconds_per_unit(axis)
-        strip = ColumnDataSource(name="strip", data={"image": []})
-        colours = LinearColorMapper(name="value-colours", palette=["#000000"])
-        plot.image(
-            "image",
-            source=strip,
-            x=axis.low * scale,
-            dw=axis.width * scale,
-            y=1.01,
-            dh=0.05,
-            color_mapper=colours,
-        )
-    columns = ("x", "value", "width", "low", "high", *(f"{name}_text" for name in _TEXTS))
-    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
-    plot.varea("x", "low", "high", source=source, fill_color=VARIABLES["wash"])
-    line = plot.line("x", "value", source=source, line_color=VARIABLES["accent"], line_width=2)
-    plot.ygrid.grid_line_color = VARIABLES["rule"]
-    plot.add_tools(_hover([axis], value, mode="vline", renderers=[line]))
-    return [plot]
-
-
-def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
-    from bokeh.models import (
-        BasicTickFormatter,
-        ColorBar,
-        ColumnDataSource,
-        LinearColorMapper,
-        LogColorMapper,
-    )
-
-    columns = ["image", "value", "width", "low", "high", "ratio"]
-    columns += [f"{name}_text" for name in _TEXTS]
-    source = ColumnDataSource(name="cells", data={key: [] for key in columns})
-    scales = [milliseconds_per_unit(axis) for axis in axes]
-    origin = [axis.low * scale for axis, scale in zip(axes, scales, strict=True)]
-    sizes = [axis.width * scale for axis, scale in zip(axes, scales, strict=True)]
-    value = _figure("value", axes, "both")
-    ratio = _figure("ratio", axes, "both")
-    ratio.x_range, ratio.y_range = value.x_range, value.y_range
-    ratio.yaxis[0].axis_label = None
-    unknown, start = VARIABLES["rule"], {"palette": ["#000000"], "low": 0, "high": 1}
-    mappers = (
-        LinearColorMapper(name="value-colours", nan_color=unknown, **start),
-        LinearColorMapper(name="ratio-colours", **start)
-        if shown == "response"
-        else LogColorMapper(
-            name="ratio-colours", palette=["#000000"], low=1, high=100, low_color=unknown
-        ),
-    )
-    for plot, column, mapper in zip((value, ratio), ("image", "ratio"), mappers, strict=True):
-        image = plot.image(
-            column,
-            source=source,
-            x=origin[0],
-            y=origin[1],
-            dw=sizes[0],
-            dh=sizes[1],
-            color_mapper=mapper,
-        )
-        plot.add_tools(_hover(axes, value_name, renderers=[image]))
-        bar = ColorBar(
-            name="value-bar" if mapper is mappers[0] else "ratio-bar",
-            color_mapper=mapper,
-            formatter=BasicTickFormatter(use_scientific=False),
-            height=10,
-            width="auto",
-            padding=4,
-            margin=12,
-            background_fill_color=None,
-            major_label_text_color=VARIABLES["muted"],
-            major_label_text_font=_FONT,
-            major_label_text_font_size="12px",
-            major_tick_line_color=None,
-            bar_line_color=None,
-        )
-        plot.add_layout(bar, "below")
-    return [value, ratio]
-
-
-def milliseconds_per_unit(axis: Axis) -> int:
-    """Factor to milliseconds on an axis of dates or times; 1 on one of numbers."""
-    return 1000 * axis.unit.seconds if axis.unit else 1
 
 
 def live(synopsis: Synopsis) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from strategies import sections
 from unpacking import unpacked
 
 import dbern
-from dbern.report.live import pack
+from dbern.report.packing import pack
 from dbern.report.page import synopsis_page
 
 LARGEST = 1_500_000  # bytes beside the library

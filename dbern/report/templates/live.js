@@ -5,7 +5,7 @@ document.addEventListener("DOMContentLoaded", async () => {
   const find = (name) => document.getElementById(name);
   const facts = JSON.parse(find("live-facts").textContent);
   const root = find("live");
-  // Whole multiples of a unit, as differences, deflated: dbern.report.live.
+  // Whole multiples of a unit, as differences, deflated: dbern.report.packing.
   const unpacked = async (packed) => {
     if (!packed) return null;
     const [unit, lag, turns, width, text] = packed, deflated = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));

@@ -66,7 +66,7 @@ ROOM_OF = {  # files of a folder that has several rooms, of different heights
     **dict.fromkeys(("dbern.nights.night", "dbern.nights.people"), "run"),
     **{
         f"dbern.run.{name}": "cluster"
-        for name in ("client", "connection", "graph", "messages", "tasks", "workers")
+        for name in ("client", "connection", "graph", "messages", "tasks", "threads", "workers")
     },
 }
 

@@ -27,6 +27,7 @@ from dbern.errors import EnvironmentRefusedError
 from dbern.planning.cost import Cost
 from dbern.planning.planner import plan_files
 from dbern.run import workers
+from dbern.run.threads import Threads
 from dbern.synopsis.evaluate import Polynomial
 from dbern.system import cpu_count, memory_limit
 
@@ -261,10 +262,10 @@ def test_threads_of_the_releasing_process_need_what_workers_do(monkeypatch):
     cost = Cost(1, 1, 1, worker_bytes=50 << 20, thread_bytes=10 << 20, client_bytes=60 << 20)
     for count, needed in ((1, 60), (2, 60), (4, 80)):
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: needed << 20)
-        workers.Threads(count).check_memory(cost)
+        Threads(count).check_memory(cost)
         monkeypatch.setattr(workers, "memory_limit", lambda needed=needed: (needed << 20) - 1)
         with pytest.raises(EnvironmentRefusedError, match=f"up to {needed} MiB there"):
-            workers.Threads(count).check_memory(cost)
+            Threads(count).check_memory(cost)
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from dbern.errors import EnvironmentRefusedError, SpecError
-from dbern.run.workers import DaskWorkers, Threads, check_workers
+from dbern.run.threads import Threads
+from dbern.run.workers import DaskWorkers, check_workers
 from dbern.system import Progress, cpu_count, read_small, silent
 
 if TYPE_CHECKING:

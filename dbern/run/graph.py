@@ -26,7 +26,8 @@ from dbern.run import tasks as worker_tasks
 from dbern.run.connection import workers_of
 from dbern.run.messages import CLUSTERS, TaskResult, opened, unpacked
 from dbern.run.tasks import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, SlabJob, kind_of, known_location
-from dbern.run.workers import DaskWorkers, Threads
+from dbern.run.threads import Threads
+from dbern.run.workers import DaskWorkers
 from dbern.system import Progress, dict_of
 from dbern.types import Int64Array
 

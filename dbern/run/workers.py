@@ -1,7 +1,4 @@
-"""Workers of a cluster: the tasks they take, the memory they offer, the versions they run.
-
-Threads of this process take a cluster's place where there is none.
-"""
+"""Workers of a cluster: the tasks they take, the memory they offer, the versions they run."""
 
 from __future__ import annotations
 
@@ -12,12 +9,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from queue import Empty, SimpleQueue
-from threading import Condition, Thread
-from typing import Any, Self
+from typing import Any
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning.cost import Cost
@@ -46,9 +41,10 @@ def _scheduler_there(client: Any) -> Iterator[None]:
 
 
 class DaskWorkers:
-    """The workers of a Dask scheduler, reached by a client; `Threads` can do the same.
+    """The workers of a Dask scheduler, reached by a client.
 
-    The client is a caller's, in this process, or one of `connect`.
+    The client is a caller's, in this process, or one of `connect`. Where there is none
+    `dbern.run.threads.Threads` can do the same.
     """
 
     def __init__(self, client: Any) -> None:
@@ -224,122 +220,3 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
                 "does not answer. Install there what is here, or use one image for all."
             )
         time.sleep(_ASK_AGAIN_SECONDS)
-
-
-class _Task(Future[Any]):
-    """A future of a thread of this process, with the little of distributed's that is asked for."""
-
-    @property
-    def key(self) -> _Task:
-        return self
-
-    @property
-    def status(self) -> str:
-        if not self.done():
-            return "pending"
-        return "finished" if self.exception() is None else "error"
-
-
-class Threads:
-    """Threads of this process in place of a cluster: what `DaskWorkers` can do.
-
-    Decoding and counting release the interpreter's lock, so threads use all cores. Ctrl-C waits for
-    none: what has not begun is dropped, and what has ends by itself, or with the process.
-    """
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._waiting = SimpleQueue[Callable[[], None] | None]()
-
-    def __enter__(self) -> Self:
-        for _ in range(self._count):
-            Thread(target=self._work, name="dbern", daemon=True).start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        del raised
-        with suppress(Empty):
-            while True:
-                self._waiting.get_nowait()
-        for _ in range(self._count):
-            self._waiting.put(None)
-
-    def threads(self) -> int:
-        """Return the number of threads."""
-        return self._count
-
-    def submit(self, task: Callable[..., Any], *arguments: object) -> _Task:
-        """Return the future of a task; futures among its arguments, and in lists, are resolved."""
-        future = _Task()
-        self._waiting.put(partial(_run, future, task, arguments))
-        return future
-
-    def compute(self, task: Callable[[Any], Any], argument: Any) -> _Task:
-        """Return the future of a task of what a Dask graph computes, in one thread."""
-        return self.submit(partial(delayed(task, argument).compute, scheduler="synchronous"))
-
-    def there(self) -> AbstractContextManager[None]:
-        """Return a context that raises nothing: this process is there."""
-        return nullcontext()
-
-    def arriving(self) -> _Arriving:
-        """Return a collection of futures, which yields them as they finish."""
-        return _Arriving()
-
-    def at_work(self) -> bool:
-        """Return true: they end with the process."""
-        return True
-
-    def check_packages(self, packages: Collection[str]) -> None:
-        """Refuse nothing: what counts is what planned."""
-
-    def check_memory(self, cost: Cost) -> None:
-        """Refuse a process that may use less memory than the plan says."""
-        check_own_memory(max(cost.client_bytes, cost.memory(self._count)))
-
-    def _work(self) -> None:
-        while (run := self._waiting.get()) is not None:
-            run()
-            del run  # with partial sums, while there is nothing to do
-
-
-def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    try:
-        future.set_result(task(*map(_resolved, arguments)))
-    except BaseException as error:  # noqa: BLE001 -- whoever waits for the future gets it
-        future.set_exception(error)
-
-
-def _resolved(argument: Any) -> Any:
-    """Result of a future: what a task needs was submitted before, so a thread has it."""
-    if type(argument) is list:
-        return [_resolved(element) for element in argument]
-    return argument.result() if type(argument) is _Task else argument
-
-
-class _Arriving:
-    """Tasks of threads as they finish, like distributed's `as_completed`."""
-
-    def __init__(self) -> None:
-        self.thread_condition = Condition()
-        self._ready = SimpleQueue[_Task]()
-        self._count = 0
-
-    def add(self, task: _Task) -> None:
-        self._count += 1
-        task.add_done_callback(self._put)
-
-    def _put(self, task: Any) -> None:
-        with self.thread_condition:
-            self._ready.put(task)
-            self.thread_condition.notify()
-
-    def has_ready(self) -> bool:
-        return not self._ready.empty()
-
-    def is_empty(self) -> bool:
-        return self._count == 0
-
-    def __next__(self) -> _Task:
-        self._count -= 1
-        return self._ready.get()

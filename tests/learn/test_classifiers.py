@@ -41,7 +41,7 @@ from dbern.privacy.budget import Neighbors, Protection
 from dbern.privacy.perturbation import Perturbation
 from dbern.reconstruct.base import Slab, VectorStrategy
 from dbern.run import counting, stages
-from dbern.run.workers import Threads
+from dbern.run.threads import Threads
 from dbern.targets import LogisticRegression
 from dbern.testing import search
 

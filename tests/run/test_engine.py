@@ -45,7 +45,8 @@ from dbern.privacy.laplace import MAX_CENTER
 from dbern.run.graph import _arriving, centers, make_tasks, tree_reduce
 from dbern.run.messages import TaskResult
 from dbern.run.tasks import SlabJob, center, count_portions, merge
-from dbern.run.workers import DaskWorkers, Threads, _say_environment, check_workers
+from dbern.run.threads import Threads
+from dbern.run.workers import DaskWorkers, _say_environment, check_workers
 from dbern.system import silent
 
 SALT = b"a test's salt"

@@ -143,7 +143,7 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
     For example: dbern init --source "trips/*.parquet" --axis x=0,10 --axis y=0,10 --set
     "bandwidth=[0.6, 0.6]" --epsilon 1.0 --dataset city
     """
-    from dbern.data.sources import inspect_source
+    from dbern.data.source_schemas import inspect_source
     from dbern.ledger.accounts import grant_command
     from dbern.ledger.entries import Terms
     from dbern.planning.planner import counts_rows
@@ -374,7 +374,7 @@ def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
 
     Schemas are read where the files are there already, and no value.
     """
-    from dbern.data.sources import resolutions_of
+    from dbern.data.source_schemas import resolutions_of
 
     source = spec.data.source or ""
     if not is_url(source):

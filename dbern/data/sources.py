@@ -1,8 +1,4 @@
-"""Files that a source names, with a bound on how far a search goes, and what their schemas say.
-
-Of schemas only names and types are looked at. Values, statistics and metadata of the files are
-never read from, so nothing here can be of help in choosing a bound; that is on purpose.
-"""
+"""Files that a source names, with a bound on how far a search goes."""
 
 from __future__ import annotations
 
@@ -11,15 +7,8 @@ import re
 import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-
-from dbern.data.columns import is_empty, is_number, is_text, is_time, plain_type, resolution_of
-from dbern.data.domain import Axis
-from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
 from dbern.data.objects import matching
 from dbern.data.source_names import (
     TABLE_FORMATS,
@@ -39,11 +28,10 @@ from dbern.errors import (
     SpecError,
     shortage_of,
 )
-from dbern.system import counted, is_url
+from dbern.system import is_url
 
 _MAX_ENTRIES = 2_000_000
 _MAGIC = re.compile(r"[*?\[]")
-_SHOWN_FILES = 10
 
 
 def discover(source: str) -> tuple[str, ...]:
@@ -85,7 +73,7 @@ def _files(source: str) -> tuple[str, ...]:
     except OSError as error:
         path = str(error.filename or source)[:200]
         if error.errno not in NO_FILE_ERRNOS:
-            raise _failed_disk(path, error) from None
+            raise _disk_error(path, error) from None
         raise SpecError(
             f"data.source: {path} cannot be listed ({error.strerror}). Write a path that "
             "this user may read."
@@ -166,10 +154,10 @@ def _skipped(folder: str) -> Iterator[None]:
 def _require_absent(path: str, error: OSError) -> None:
     """Raise what the disk's failure is, where the error says anything but that nothing is there."""
     if error.errno not in NO_FILE_ERRNOS:
-        raise _failed_disk(path, error) from None
+        raise _disk_error(path, error) from None
 
 
-def _failed_disk(path: str, error: OSError) -> DbernError:
+def _disk_error(path: str, error: OSError) -> DbernError:
     return shortage_of(error, f"data.source: {path}") or EnvironmentRefusedError(
         f"data.source: {path} cannot be read ({error.strerror}). Mend the disk or its "
         "connection, and run the same command again."
@@ -221,104 +209,3 @@ def _refuse_twins(files: Sequence[Path]) -> None:
             raise SpecError(
                 f"data.source: {path} is the same file as {first}. Write a source without links."
             )
-
-
-@dataclass(frozen=True)
-class SourceColumn:
-    """A column of some of the files or of their folders, by their schemas alone."""
-
-    name: str  # of nested ones with dots
-    types: tuple[str, ...]  # in the order of the files, or "folder"
-    use: str  # what a spec can use it for
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files and columns of a source."""
-
-    source: str
-    files: tuple[FileFacts, ...]
-    columns: tuple[SourceColumn, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, none of them a count of rows."""
-        files = [{"path": file.path, "row_groups": len(file.row_groups)} for file in self.files]
-        columns = [{**vars(column), "types": list(column.types)} for column in self.columns]
-        return {"source": self.source, "files": files, "columns": columns}
-
-    def explain(self) -> str:
-        """Files and columns as text."""
-        lines = [f"{self.source}: {counted(len(self.files), 'file')}, {_row_groups(self.files)}"]
-        shown = self.files[:_SHOWN_FILES]
-        lines += [f"  {file.path}: {_row_groups([file])}" for file in shown]
-        if len(self.files) > len(shown):
-            lines.append(f"  and {len(self.files) - _SHOWN_FILES} more; --json lists all")
-        table = [(column.name, " or ".join(column.types), column.use) for column in self.columns]
-        table.insert(0, ("column", "type", "use"))
-        first, second = (max(len(row[i]) for row in table) for i in (0, 1))
-        lines += [f"{name:<{first}}  {kind:<{second}}  {use}" for name, kind, use in table]
-        return "\n".join(lines)
-
-
-def inspect_source(source: str) -> Source:
-    """Read the schemas of a path, a folder or a glob; no value and no statistic.
-
-    Raises SpecError without files, or for one that is not Parquet.
-    """
-    files = list(read_together(_read_schema, discover(source)))
-    columns = []
-    for name in dict.fromkeys(name for _, types in files for name in types):
-        types = [types[name] for _, types in files if name in types]
-        missing = [footer.path for footer, types in files if name not in types]
-        texts = dict.fromkeys(
-            "folder" if kind is None else " ".join(str(kind).split()) for kind in types
-        )
-        columns.append(SourceColumn(name, tuple(texts), _use(types, missing)))
-    return Source(source, tuple(footer for footer, _ in files), tuple(columns))
-
-
-def resolutions_of(source: str, axes: Sequence[Axis]) -> dict[str, float]:
-    """Return what axes count in by the types of their columns in all files, in data units.
-
-    An axis whose type leaves it open, or is another in another file, is left out. Raises SpecError
-    as `inspect_source`.
-    """
-    steps: dict[str, set[float]] = {axis.name: set() for axis in axes}
-    for _, columns in read_together(_read_schema, discover(source)):
-        for axis in axes:
-            kind = columns.get(axis.name)
-            step = kind and resolution_of(kind, axis.low, axis.high, axis.unit)
-            steps[axis.name].add(step or 0.0)
-    return {
-        name: step
-        for name, of_files in steps.items()
-        if len(of_files) == 1
-        for step in of_files
-        if step
-    }
-
-
-def _read_schema(path: str) -> tuple[FileFacts, dict[str, pa.DataType | None]]:
-    """Read types by column; None of a column that folders name."""
-    footer, schema = opened(path)
-    types = dict(leaves(schema))
-    return footer, types | {name: None for name in folder_values(path) if name not in types}
-
-
-def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
-    if missing:
-        return f"none: missing in {counted(len(missing), 'file')}, such as {missing[0]}"
-    inside = [kind for kind in types if kind is not None and not is_empty(kind)]
-    bounded = all(map(is_time, inside)) or all(map(is_number, inside))
-    roles = ["axis", "response"] if bounded else []
-    roles += ["category", "label", "group", "filter"] if all(map(_is_listed, inside)) else []
-    return ", ".join(roles) or "none: write it as another type"
-
-
-def _is_listed(kind: pa.DataType) -> bool:
-    plain = plain_type(kind)
-    return bool(pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain))
-
-
-def _row_groups(files: Sequence[FileFacts]) -> str:
-    return counted(sum(len(file.row_groups) for file in files), "row group")

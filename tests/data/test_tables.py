@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dbern
-from dbern.data import sources
+from dbern.data import source_schemas
 
 ROWS, DAYS = 60, (20454.0, 20819.0)
 BOUNDS = {"trip.start.x": [0, 10], "when": ["2026-01-01", "2027-01-01"]}
@@ -227,7 +227,7 @@ def test_show_says_the_same_whatever_the_values(project, run):
 
 
 def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
-    original = sources.opened
+    original = source_schemas.opened
 
     def leaking(path):
         facts, schema = original(path)
@@ -235,7 +235,7 @@ def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
         extra = pa.field(f"least_{column.min}" if column.has_min_max else "none", pa.int8())
         return facts, schema.append(extra)
 
-    monkeypatch.setattr(sources, "opened", leaking)
+    monkeypatch.setattr(source_schemas, "opened", leaking)
     assert blind(project, run) == list(TABLES)
 
 

@@ -1,4 +1,4 @@
-"""Tables of a ledger: their version, its metadata, and every statement on them."""
+"""Tables of a ledger, and the reads and writes of their rows."""
 
 from __future__ import annotations
 
@@ -466,9 +466,10 @@ def now() -> str:
 
 
 def json_text(value: Mapping[str, object]) -> str:
-    """Return the text that the ledger stores: ASCII, as file names need no Unicode; keys in order.
+    """Return the text that the ledger stores: JSON in ASCII, as file names need no Unicode.
 
-    Raises TypeError or ValueError for a value that is not JSON (NaN included).
+    Keys stay in the order of the mapping. Raises TypeError or ValueError for a value that is not
+    JSON (NaN included).
     """
     return json.dumps(value, allow_nan=False)
 

@@ -36,6 +36,7 @@ from dbern.data.objects import identity
 from dbern.data.sources import discover
 from dbern.errors import BudgetError, DbernError, IntegrityError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, Request, Reservation, State
+from dbern.ledger.entries import OVER
 from dbern.nights.horizon import Horizon, Node, StreamNode, day_of
 from dbern.nights.section import horizon_of, stream_identity
 from dbern.nights.stream import StreamIndex
@@ -45,8 +46,8 @@ from dbern.system import is_url
 
 _PART_BYTES = 1 << 22
 _SEALED = (State.SPENT, State.COMMITTED, "reconciled")  # in the log
-_CLOSED = (State.COMMITTED, State.ABANDONED)
-_COUNTED = (State.COMMITTED, True)
+_PUBLISHED_WITH_FILES = (State.COMMITTED, True)
+"""Of a night, that blocks may count: its files are in the ledger."""
 _States: TypeAlias = dict[Node, tuple[State | None, bool]]
 
 
@@ -305,7 +306,7 @@ def release_night(
 
 
 def _is_closed_night(node: Node, states: _States) -> bool:
-    return node.level == 0 and states[node][0] in _CLOSED
+    return node.level == 0 and states[node][0] in OVER
 
 
 def _due_blocks(
@@ -313,9 +314,11 @@ def _due_blocks(
 ) -> Iterator[StreamNode]:
     """Yield the blocks that are not closed and whose nights are; none that would have no rows."""
     closed = {night.start for night in states if _is_closed_night(night, states)}
-    counted = {night for night in closed if states[Node(0, night, night + 1)] == _COUNTED}
+    counted = {
+        night for night in closed if states[Node(0, night, night + 1)] == _PUBLISHED_WITH_FILES
+    }
     for span, (state, _) in states.items():
-        if span.level and state not in _CLOSED and closed.issuperset(span.nights):
+        if span.level and state not in OVER and closed.issuperset(span.nights):
             without = _left_out(ledger, spec, replace(node, span=span), counted)
             if not without.issuperset(span.nights):
                 yield replace(node, span=span, without=without)

@@ -458,7 +458,7 @@ def test_a_block_leaves_out_the_night_that_the_ledger_forgot(nights):
         nights.release(night)
     backup = (nights.folder / "ledger.db").read_bytes()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dbern.nights.night._CLOSED", ())
+        patch.setattr("dbern.nights.night.OVER", ())
         nights.release(1)
     nights.put_back(backup)
     nights.release(2)

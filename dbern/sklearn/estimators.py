@@ -1,4 +1,4 @@
-"""Estimators: kernel density, regressions and classifiers."""
+"""Scikit-learn estimators whose `fit` is a release: density, regressions and classifiers."""
 
 from __future__ import annotations
 
@@ -462,7 +462,7 @@ class SVC(_Classifier):
     Attributes
     ----------
     classes_ : array
-        All labels, in order: that of the columns of `predict_proba` and of decisions.
+        All labels, in order: that of the columns of `decision_function`.
     synopsis_ : dbern.Synopsis
         The released function; its ``metadata["target"]["C"]`` is what "auto" took.
     release_name_ : str
@@ -500,7 +500,7 @@ class GaussianNB(_ProbabilisticClassifier):
     Attributes
     ----------
     classes_ : array
-        All labels, in order: that of the columns of `predict_proba` and of decisions.
+        All labels, in order: that of the columns of `predict_proba`.
     synopsis_ : dbern.Synopsis
         The released function.
     release_name_ : str
@@ -537,7 +537,7 @@ class KernelNB(_ProbabilisticClassifier):
     Attributes
     ----------
     classes_ : array
-        All labels, in order: that of the columns of `predict_proba` and of decisions.
+        All labels, in order: that of the columns of `predict_proba`.
     synopsis_ : dbern.Synopsis
         The released function; its ``metadata["target"]["bandwidth"]`` is what "auto" took.
     release_name_ : str

@@ -136,10 +136,8 @@ class ReleasedArray(Released):
 
     @cached_property
     def _shrinkage(self) -> tuple[float, float]:
-        family = self.strategy.kind
-        attributes = (
-            self._store.array_attributes(f"{self._path}/{family}/released") if family else {}
-        )
+        kind = self.strategy.kind
+        attributes = self._store.array_attributes(f"{self._path}/{kind}/released") if kind else {}
         return float(attributes.get("silenced", 0.0)), float(attributes.get("silenced_share", 0.0))
 
     @property
@@ -294,10 +292,10 @@ class ReleasedArray(Released):
     @cached_property
     def released(self) -> FloatArray:
         """Noisy values, in data units: spectral coordinates, bins or lattice values."""
-        family = self.strategy.kind
-        if not family:
+        kind = self.strategy.kind
+        if not kind:
             return self._lattice_values
-        return self._store.values(f"{self._path}/{family}/released")
+        return self._store.values(f"{self._path}/{kind}/released")
 
     def _lattice_blocks(self) -> Blocks:
         return self._store.blocks(f"{self._path}/coefficients")

@@ -20,7 +20,6 @@ from dbern.planning.component_plan import PlannedComponent
 from dbern.planning.cost import Cost
 from dbern.planning.predicted import width_text
 from dbern.planning.resolved import spec_for_rows
-from dbern.planning.rules import protection_lines
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget, Protection, decimal_text
 from dbern.privacy.zcdp import pure_rho, rho_above
@@ -325,7 +324,7 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
     lines.append(("", _guarantee(plan)))
     lines += [
         ("" if i else "records", text)
-        for i, text in enumerate(protection_lines(plan.protection, plan.n))
+        for i, text in enumerate(_protection_lines(plan.protection, plan.n))
     ]
     lines += [("", note) for note in plan.notes if not note.startswith(_ALARM)]
     for component in plan.components:
@@ -346,6 +345,22 @@ def _lines(plan: ReleasePlan) -> list[tuple[str, str]]:
         f"each further thread, {cost.client_bytes >> 20} MiB in the releasing process"
     )
     return [*lines, ("work", f"{cost.rows} rows in about {tasks}, {slabs}"), ("memory", memory)]
+
+
+def _protection_lines(protection: Protection, n: int) -> tuple[str, ...]:
+    """Write neighbours, unit and n in words, for a plan."""
+    if not protection.private_rows:
+        return (f"n = {n}, one row replaced",)
+    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
+    rows = unit.max_contributions
+    lines = [f"sums are over {n}: their number is private; one row {change}"]
+    if unit.column is not None:
+        lines = [
+            f"sums are over {n}: their number is private",
+            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
+            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
+        ]
+    return (*lines, f"the certificate is for up to {n} rows that count")
 
 
 def _component_lines(plan: ReleasePlan, planned: PlannedComponent) -> list[tuple[str, str]]:

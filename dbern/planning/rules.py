@@ -1,4 +1,4 @@
-"""Rules of a spec: which keys go together, whom they protect, and what this version offers."""
+"""Read the sections of a spec into `Parsed`, and refuse what does not go together."""
 
 from __future__ import annotations
 
@@ -285,19 +285,3 @@ def protection_of(data: DataSection) -> Protection:
             'data.normalizer: must be a whole number from 1 to 10^12. Write normalizer = "2000000"'
         )
     return protection
-
-
-def protection_lines(protection: Protection, n: int) -> tuple[str, ...]:
-    """Write neighbours, unit and n in words, for a plan."""
-    if not protection.private_rows:
-        return (f"n = {n}, one row replaced",)
-    unit, change = protection.unit, "added or removed" if protection.added else "replaced"
-    rows = unit.max_contributions
-    lines = [f"sums are over {n}: their number is private; one row {change}"]
-    if unit.column is not None:
-        lines = [
-            f"sums are over {n}: their number is private",
-            f"one {unit.column} {change}, whose rows count up to {rows}, chosen by a keyed hash",
-            *([f"{rows} cost {rows} times the noise of 1"] if rows > 1 else []),
-        ]
-    return (*lines, f"the certificate is for up to {n} rows that count")

@@ -305,7 +305,7 @@ def _quotient_bands(
     num_bounds = len(_NODES) * weights.l2.size + denominator.private_rows
     level = math.log(num_bounds / (beta * BAND["approximation"]))
     max_total = denominator.max_total(level)
-    scales = _scales(top, below)
+    scales = [array.law.scale * _granule(array) for array in (top, below)]
     tail = _granule(below) * errors_of(below.law).weighted_tail(weights.l2, weights.largest, level)
     bands = []
     for m in _NODES:
@@ -320,10 +320,6 @@ def _quotient_bands(
         certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
         bands.append(ArrayBand(certificate, CellBiases(below, table)))
     return bands
-
-
-def _scales(*arrays: ReleasedArray) -> list[float]:
-    return [array.law.scale * _granule(array) for array in arrays]
 
 
 def _granule(array: ReleasedArray) -> float:
@@ -491,15 +487,6 @@ class ConfidenceBands:
         else:
             ends = self._ends(points, request, total, threads)
         return np.stack(ends, axis=-1)
-
-    def promised(self, beta: Fraction, column: int) -> float:
-        """Return the half-width that public facts promise of a column, which is an array."""
-        return self.of_arrays(BandRequest(beta), raw=True)[column].promised
-
-    def ends(self, points: FloatArray, beta: Fraction) -> FloatArray:
-        """Return the ends (m, columns, 2) at points; see `interval`."""
-        ends = self.interval(points, BandRequest(beta), len(points))
-        return ends.reshape(len(points), -1, 2)
 
     @property
     def may_be_missing(self) -> bool:

@@ -8,6 +8,8 @@ It is the face of parts that can be read each by itself: `ReleasedFunction` eval
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -417,7 +419,7 @@ class Synopsis:
         from dbern.synopsis.function import distribution_of
 
         parts = self.arrays, self.combination, self.domain, self.metadata
-        return distribution_of(*parts, axis, self._bands)
+        return distribution_of(*parts, axis, _FunctionBand(self))
 
     def grid(self, shape: Shape, h: Order = None, *, window: Window = None) -> xarray.DataArray:
         """Return values on a regular grid over the domain, ends included, as a labelled array.
@@ -486,6 +488,23 @@ def _known_block(
     synopsis: Synopsis, points: FloatArray, total: int, threads: int = 1, *, request: BandRequest
 ) -> FloatArray:
     return np.asarray(synopsis._bands.answers(points, request, total, threads)[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class _FunctionBand:
+    """The band of a synopsis, for its distribution; it travels as the synopsis does."""
+
+    synopsis: Synopsis
+
+    def promised(self, beta: Fraction, column: int) -> float:
+        """Return the half-width that public facts promise of a column, which is an array."""
+        bands = self.synopsis._bands.of_arrays(BandRequest(beta), raw=True)
+        return bands[column].promised
+
+    def ends(self, points: FloatArray, beta: Fraction) -> FloatArray:
+        """Return low and high ends (m, columns, 2), NaN where all values may be."""
+        ends = self.synopsis._bands.interval(points, BandRequest(beta), len(points))
+        return ends.reshape(len(points), -1, 2)
 
 
 @lru_cache(maxsize=8)

@@ -184,3 +184,13 @@ def test_a_release_of_groups_by_the_k_norm_law_is_read_back(release):
         truth = np.exp(-0.5 * apart**2).sum(axis=1) / (3000 * bandwidth * np.sqrt(2 * np.pi))
         assert np.abs(found[:, column] - truth).max() <= plan.certificate.total
         assert np.abs(found[:, column] - truth).max() <= synopsis.band()
+
+
+@pytest.mark.usefixtures("fixed")
+def test_a_distribution_travels_with_the_band_of_its_function(release):
+    columns = {"x": np.random.default_rng(3).beta(2, 5, 3000)}
+    _, synopsis = release(CASES["density"].spec(1, 3000, "binned-laplace"), columns)
+    sent, points = pickle.dumps(synopsis.distribution()), np.linspace(0.1, 0.9, 64)[:, None]
+    answers = (each.density(points) for each in (synopsis.distribution(), pickle.loads(sent)))
+    (low, high), received = ((answer.low, answer.high) for answer in answers)
+    np.testing.assert_array_equal(received, (low, high))

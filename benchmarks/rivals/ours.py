@@ -26,7 +26,7 @@ from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import privatize
 from dbern.run.graph import make_tasks
 from dbern.run.messages import TaskResult
-from dbern.run.tasks import SlabJob, center, count, merge
+from dbern.run.tasks import SlabJob, center, count_portions, merge
 from dbern.synopsis.smoothing import shrunk_within
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
@@ -100,7 +100,9 @@ def planned(task: Task, epsilon: float, delta: str = "0") -> tuple[ReleasePlan, 
             raise
         counters = plan.counters(spec)
         files = read_footers(discover(spec.source), spec.columns)
-        total = merge([count(counters, portions, _SALT) for portions in make_tasks(files, _SALT)])
+        total = merge(
+            [count_portions(counters, portions, _SALT) for portions in make_tasks(files, _SALT)]
+        )
         pieces = [SlabJob(0, 0, slab) for slab in plan.strategy.layout.slabs()]
         parts = [center(total, counters, piece, plan.noise.law, _SALT) for piece in pieces]
     return plan, np.concatenate([_granules(part) for part in parts])

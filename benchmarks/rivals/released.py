@@ -21,7 +21,7 @@ from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
 from dbern.run.graph import make_tasks, passes
-from dbern.run.tasks import SlabJob, center, count, merge
+from dbern.run.tasks import SlabJob, center, count_portions, merge
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Product
@@ -86,7 +86,9 @@ def planned(
         counters = plan.counters(spec).with_key(key)
         files = read_footers(discover(spec.source), spec.columns)
         tasks = passes(counters, make_tasks(files, _SALT))
-        total = merge([count(counters, portions, _SALT, index) for portions, index in tasks])
+        total = merge(
+            [count_portions(counters, portions, _SALT, index) for portions, index in tasks]
+        )
         staged = []
         for part, one in enumerate(plan.components):
             for output in range(one.outputs):

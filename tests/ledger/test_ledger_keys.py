@@ -146,7 +146,7 @@ def killed(python, url, place, step):
     """Take a step in a process that is killed where it comes to a place."""
     script = (
         "import os, signal\n"
-        "from dbern.ledger import BudgetLedger, Request, statements\n"
+        "from dbern.ledger import BudgetLedger, Request, tables\n"
         "from dbern.ledger.keys import KeyFiles\n"
         "from dbern.privacy.budget import Budget\n"
         f"{place} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -180,7 +180,7 @@ def test_a_kill_between_state_and_key_is_mended_by_the_next_opening(
 @pytest.mark.slow
 def test_a_kill_between_key_and_row_charges_nothing(ledger, url, keys, python):
     reserve = "reserve(Request('trips', 'density', Budget.parse('0.4')))"
-    killed(python, url, "statements.add_release", reserve)
+    killed(python, url, "tables.add_release", reserve)
     assert len(list(keys.iterdir())) == 1
     with BudgetLedger.open(url) as again:
         assert again.status("trips")[0].remaining == Budget.parse("1")

@@ -153,7 +153,8 @@ class Thing(NamedTuple):
 
 
 def point(name, load, package="mine"):
-    return SimpleNamespace(name=name, load=load, dist=SimpleNamespace(name=package, version="2"))
+    dist = SimpleNamespace(name=package, version="2")
+    return SimpleNamespace(name=name, module=package, load=load, dist=dist)
 
 
 @pytest.fixture
@@ -207,9 +208,33 @@ def test_a_registry_refuses_what_it_cannot_get(registry, name, sentence):
 
 
 def test_a_thing_of_no_package_is_known_meanwhile(registry):
-    with registry.known(Thing("c")), registry.known(Thing("ours")):
+    with registry.known(Thing("c")), registry.known(registry.get("ours", "x.y")):
         assert registry.get("c", "x.y") == Thing("c")
-        assert registry.origin("c") == registry.origin("ours") == "no package"
+        assert registry.origin("c") == "no package"
         assert "c" in registry.names()
     assert "c" not in registry
     assert registry.origin("ours") == ""
+
+
+@pytest.mark.parametrize("name", ["ours", "late"])
+def test_nothing_is_known_by_a_name_of_ours(registry, name):
+    """A store holds the name alone, and would be read as ours."""
+    with (
+        pytest.raises(SpecError, match=rf'^name: "{name}" is of dbern\. Give yours another$'),
+        registry.known(SimpleNamespace(name=name)),
+    ):
+        pytest.fail("it is known")
+    assert registry.origin(name) == ""
+
+
+def test_a_package_is_told_before_its_code_runs(registry):
+    told = []
+    with imports_told(lambda module, key: told.append((module, key))):
+        registry.get("ours", "x.y")
+        registry.get("b", "x.y")
+    with (
+        imports_told(lambda module, key: told.append((module, key))),
+        pytest.raises(SpecError, match="cannot be imported"),
+    ):
+        registry.get("broken", "x.z")
+    assert told == [("mine", "x.y"), ("mine", "x.z")]

@@ -200,9 +200,7 @@ class KernelERM(Learner):
     def _has_both_methods(self) -> bool:
         """Whether both methods can release it: the proof of an objective is of our losses alone."""
         ours = LOSSES.get(self.loss)
-        if ours is None or ours is not self._named_loss:
-            return False
-        return self.kernel == "linear" and ours.perturbable
+        return ours is not None and ours.perturbable and self.kernel == "linear"
 
     @property
     def _named_loss(self) -> type[NamedLoss] | None:

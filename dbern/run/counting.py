@@ -24,7 +24,6 @@ from dbern.run.connection import cluster, workers_of
 from dbern.run.graph import centers, make_tasks, tree_reduce
 from dbern.run.journal import Journal
 from dbern.run.tasks import SlabJob
-from dbern.system.imports import NO_PACKAGE
 
 if TYPE_CHECKING:
     from dbern.run.graph import Client
@@ -53,7 +52,7 @@ def count(connect: Callable[[], Client], run: Run) -> Reservation:
         here = counters.keyed or counters.admits
         client = stack.enter_context(cluster()) if here else connect()
         workers = workers_of(client)
-        workers.check_packages(_packages_of(run.spec))
+        workers.check_packages(set(run.spec.packages().values()))
         workers.check_memory(run.plan.cost)
         files = stack.enter_context(_records(run))
         if run.reservation.state is State.RESERVED:
@@ -116,12 +115,6 @@ def _stage(
             journal.progress("staging the lattice", done, len(pieces))
         for written in writing:
             written.result()
-
-
-def _packages_of(spec: ReleaseSpec) -> set[str]:
-    """Return the packages of what is counted and is not ours: a kernel, a loss, a learner."""
-    origins = spec.packages().values()
-    return {origin.rpartition(" ")[0] for origin in origins if origin != NO_PACKAGE}
 
 
 @contextmanager

@@ -78,7 +78,7 @@ class Threads:
         """Return true: they end with the process."""
         return True
 
-    def check_packages(self, packages: Collection[str]) -> None:
+    def check_packages(self, origins: Collection[str]) -> None:
         """Refuse nothing: what counts is what planned."""
 
     def check_memory(self, cost: Cost) -> None:

@@ -18,6 +18,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning.cost import Cost
 from dbern.run.messages import decode_answer, opened, shown
 from dbern.system import Progress, dict_of, memory_limit, silent, version
+from dbern.system.imports import NO_PACKAGE
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
 _ASK_SECONDS, _ASK_AGAIN_SECONDS = 10.0, 0.1
@@ -91,9 +92,17 @@ class DaskWorkers:
             for worker in map(dict_of, workers)
         )
 
-    def check_packages(self, packages: Collection[str]) -> None:
-        """Refuse workers with other versions of packages (names) that what they count is of."""
-        if packages:
+    def check_packages(self, origins: Collection[str]) -> None:
+        """Refuse workers that may count with another kernel, loss or learner than is named here.
+
+        `origins` are the packages, with versions, of what is counted and is not of dbern.
+        """
+        if NO_PACKAGE in origins:
+            raise EnvironmentRefusedError(
+                "The spec names what is of no package, of which workers may have another. Install "
+                "its package here and on the workers, or release without a cluster."
+            )
+        if packages := {origin.rpartition(" ")[0] for origin in origins}:
             theirs = answers(self._client, partial(_say_environment, packages))
             _require_same(theirs, environment(packages))
 

@@ -92,10 +92,14 @@ def importable(folder: Path) -> Iterator[None]:
         del sys.path[len(sys.path) - 1 - sys.path[::-1].index(entry)]
 
 
+def _say_import(module: str, key: str) -> None:
+    if (tell := _tell.get()) is not None:
+        tell(module, key)
+
+
 def _imported_module(name: str, key: str) -> ModuleType:
     """Import a module that a spec names, unless Python keeps another of that name."""
-    if (tell := _tell.get()) is not None:
-        tell(name, key)
+    _say_import(name, key)
     top_level = name.partition(".")[0]
     loaded = getattr(sys.modules.get(top_level), "__file__", None)
     spec = PathFinder.find_spec(top_level, sys.path)
@@ -150,8 +154,7 @@ class Registry(Generic[Thing]):
         if name in self._made:
             return self._made[name]
         if name in self._ours:
-            ours = self._ours[name]
-            return cast("Thing", imported(ours)) if isinstance(ours, str) else ours
+            return self._our(name)
         if name not in self._loaded:
             point = self._point(name, key)
             if point is None:
@@ -174,14 +177,23 @@ class Registry(Generic[Thing]):
 
     @contextmanager
     def known(self, thing: Thing) -> Iterator[None]:
-        """Make a thing known meanwhile by the name that it says, for one of no package."""
-        before = dict(self._made)
-        self._made[getattr(thing, self._attribute)] = thing
+        """Make a thing known meanwhile by the name that it says, which none of ours has.
+
+        Stores hold the name alone: under one of ours they would be read as what they are not.
+        """
+        name, before = getattr(thing, self._attribute), dict(self._made)
+        if name in self._ours and self._our(name) is not thing:
+            raise SpecError(f'{self._attribute}: "{name}" is of dbern. Give yours another')
+        self._made[name] = thing
         try:
             yield
         finally:
             self._made.clear()
             self._made.update(before)
+
+    def _our(self, name: str) -> Thing:
+        ours = self._ours[name]
+        return cast("Thing", imported(ours)) if isinstance(ours, str) else ours
 
     def _points(self) -> dict[str, EntryPoint]:
         from importlib import metadata
@@ -201,6 +213,7 @@ class Registry(Generic[Thing]):
 
     def _load(self, point: EntryPoint, key: str) -> Thing:
         where = f'{key}: "{point.name}" of {_package_of(point)}'
+        _say_import(point.module, key)
         try:
             thing: Thing = point.load()
             name = getattr(thing, self._attribute, None)

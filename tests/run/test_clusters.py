@@ -77,24 +77,33 @@ def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client,
 def test_workers_that_count_with_another_version_of_a_package_are_refused(client, monkeypatch):
     """A kernel of a package is counted by the workers' copy of it: its sensitivity is another."""
     workers = DaskWorkers(client)
-    workers.check_packages({"numpy"})
+    workers.check_packages({"numpy 1.0"})
     with pytest.raises(EnvironmentRefusedError, match=r"cannot say what it runs \(Packag"):
-        workers.check_packages({"no-such-package"})
+        workers.check_packages({"no-such-package 1.0"})
     versions = (f"{number}.0" for number in range(9))  # of this process too: another each time
     monkeypatch.setattr("dbern.run.workers.version", lambda _: next(versions))
     with pytest.raises(EnvironmentRefusedError, match=r"numpy 0\.0 there, \d\.0 here"):
-        workers.check_packages({"numpy"})
+        workers.check_packages({"numpy 1.0"})
+
+
+def test_no_worker_counts_what_is_of_no_package(project, client, monkeypatch):
+    """One of another process would import what it has by that name."""
+    packages = {"target.kernel": "no package"}
+    monkeypatch.setattr(dbern.ReleaseSpec, "packages", lambda _: packages)
+    with pytest.raises(EnvironmentRefusedError, match=r"^The spec names what is of no package"):
+        dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 0, epsilon 1 reserved"
 
 
 def test_workers_are_asked_for_the_packages_of_what_they_count(project, client, monkeypatch):
-    packages = {"target.kernel": "mine 1.0", "target.kind": "no package"}
+    packages = {"target.kernel": "mine 1.0"}
     monkeypatch.setattr(dbern.ReleaseSpec, "packages", lambda _: packages)
 
     def refuse(_workers, names):
         raise EnvironmentRefusedError(f"asked for {names}")
 
     monkeypatch.setattr(DaskWorkers, "check_packages", refuse)
-    with pytest.raises(EnvironmentRefusedError, match=r"^asked for \{'mine'\}"):
+    with pytest.raises(EnvironmentRefusedError, match=r"^asked for \{'mine 1\.0'\}"):
         dbern.release(project.spec(), client=client)
     assert project.spent() == "epsilon 0, epsilon 1 reserved"
 

@@ -260,7 +260,7 @@ def test_a_broken_learner_does_not_hide_the_others(run, monkeypatch):
         raise ImportError("no such module: " + "x" * 10)
 
     package = SimpleNamespace(name="others", version="2.1")
-    broken = SimpleNamespace(name="broken", load=load, dist=package)
+    broken = SimpleNamespace(name="broken", module="others", load=load, dist=package)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [broken])
     ran = run("target", "list")
     assert ran.code == 0

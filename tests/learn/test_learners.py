@@ -257,7 +257,7 @@ def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
     class Mine(targets.KernelDensity):
         kind = "mine"
 
-    point = SimpleNamespace(name="mine", load=lambda: Mine)
+    point = SimpleNamespace(name="mine", module="mine", load=lambda: Mine)
     points = {"dbern.targets": [point]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points[group])
     monkeypatch.setattr(targets.ALL_LEARNERS, "_loaded", {})

@@ -28,8 +28,8 @@ NO_PAGES = ("--no-dashboard", "--dashboard-address", LOOPBACK)
 # A preload of a worker that pretends to have another version of one package, or no dbern at all.
 OTHER = """
 import dbern.run.workers as workers
-def other(actual=workers.environment):
-    return {**actual(), "numpy": "1.0.0"}
+def other(packages, actual=workers.environment):
+    return {**actual(packages), "numpy": "1.0.0"}
 workers.environment = other
 """
 NONE = """

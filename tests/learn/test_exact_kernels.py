@@ -125,7 +125,7 @@ def test_a_gaussian_of_one_s_own_errs_by_nearly_what_ours_does(axes, k, near, sl
     ):
         missed(own | {"kernel_lipschitz": 2.0})
     with pytest.raises(
-        dbern.SpecError, match=r'^target\.kernel_curvature: kernel = "gaussian" has'
+        dbern.SpecError, match=r'^target\.kernel_curvature: is of kernel = "module:name", not of'
     ):
         missed(ours | {"kernel_curvature": 10.0})
 

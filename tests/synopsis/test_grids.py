@@ -162,7 +162,7 @@ def test_a_grid_takes_little_more_memory_than_its_values(fine, name):
 def test_a_grid_that_does_not_fit_is_refused_before_anything_is_computed(fine, monkeypatch):
     monkeypatch.setattr("dbern.synopsis.grids.memory_limit", lambda: 20 << 30)
     monkeypatch.setattr("dbern.synopsis.grids.memory_used", lambda: 1 << 30)
-    for module in ("arrays.ReleasedArray.on_grid", "grids.np.linspace"):
+    for module in ("released.ReleasedArray.on_grid", "grids.np.linspace"):
         monkeypatch.setattr(f"dbern.synopsis.{module}", lambda *_: pytest.fail("computed"))
     with pytest.raises(SpecError, match=r"1000000000 points need .* may use 19456 more\. Write sm"):
         fine["line"].grid(1_000_000_000)  # values and coordinates: three numbers a point

@@ -346,7 +346,7 @@ def simultaneous_intervals(
         tail = measure.tail(2 * count, beta)
     else:
         drawn = Radius(float(np.sort(largest)[rank]))
-    if everywhere is not None and everywhere.is_narrower(summaries, drawn):
+    if everywhere is not None and everywhere.is_narrower(summaries, tail, drawn):
         estimates = np.concatenate([sides.estimate for sides in summaries])
         return everywhere.intervals(estimates, within)
     by_batch = [_interval(sides, tail, drawn, within) for sides in summaries]
@@ -370,6 +370,10 @@ def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -
 class FunctionBand(Protocol):
     """Band of the released function, in its units."""
 
+    @property
+    def follows_data(self) -> bool:
+        """Whether it is narrower about these data than about any database."""
+
     def promised(self, beta: Fraction, column: int) -> float:
         """Return the half-width of a column that public facts promise, infinite if they do not."""
 
@@ -387,19 +391,23 @@ class Everywhere(NamedTuple):
     low: float
     width: float
 
-    def is_narrower(self, batches: Sequence[Sides], drawn: Radius | None) -> bool:
-        """Whether it is narrower than intervals are by these draws of their noise, or without any.
+    def is_narrower(self, batches: Sequence[Sides], tail: Radius, drawn: Radius | None) -> bool:
+        """Whether it is narrower than intervals are by the draws of their noise, or by its tail.
 
         Public facts alone decide, so that whichever is chosen holds as often as it says: how many
-        are asked, and of sums the noise, whose norm no released number changes.
+        are asked, and of sums the noise, whose norm no released number changes. By the tail alone
+        intervals are wider than any band that follows the data, of sums and of quotients.
         """
-        if drawn is None:
+        if drawn is None and self.band.follows_data:
             return True
-        norms = [side.norm for sides in batches for side in (sides.lower, sides.upper)]
-        if any(norm.kk.any() for norm in norms):
+        sides = [side for batch in batches for side in (batch.lower, batch.upper)]
+        if any(side.norm.kk.any() for side in sides):
             return False
-        noise = drawn.q * np.concatenate([np.sqrt(norm.aa) for norm in norms]).mean()
-        return bool(self.width * noise >= self.band.promised(self.beta, self.column))
+        q, loose = tail if drawn is None else drawn
+        noises = [q * np.sqrt(side.norm.aa) + loose * side.largest for side in sides]
+        return bool(
+            self.width * np.concatenate(noises).mean() >= self.band.promised(self.beta, self.column)
+        )
 
     def intervals(self, estimate: FloatArray, within: Range) -> Interval:
         """Return its intervals, and estimates moved into them."""

@@ -271,12 +271,14 @@ def bands_of(
             joint = _quotient_bands(numerator, denominator, smoothing, beta)
             if joint is not None:
                 return joint
-    return [
-        ArrayBand(array.bound(smoothing, beta, len(parts), selected=selected))
-        if follows is None
-        else follows.band(smoothing, beta, len(parts), selected=selected)
-        for array, follows, smoothing in parts
-    ]
+    bands = []
+    for array, follows, smoothing in parts:
+        if follows is None:
+            certificate = array.bound(smoothing, beta, len(parts), selected=selected)
+            bands.append(ArrayBand(certificate, promised=certificate.total))
+        else:
+            bands.append(follows.band(smoothing, beta, len(parts), selected=selected))
+    return bands
 
 
 def _quotient_bands(

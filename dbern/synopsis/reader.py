@@ -496,6 +496,11 @@ class _FunctionBand:
 
     synopsis: Synopsis
 
+    @property
+    def follows_data(self) -> bool:
+        """Whether it is narrower about these data than about any database."""
+        return self.synopsis._bands.about == "these-data"
+
     def promised(self, beta: Fraction, column: int) -> float:
         """Return the half-width that public facts promise of a column, which is an array."""
         bands = self.synopsis._bands.of_arrays(BandRequest(beta), raw=True)

@@ -181,15 +181,14 @@ class Registry(Generic[Thing]):
 
         Stores hold the name alone: under one of ours they would be read as what they are not.
         """
-        name, before = getattr(thing, self._attribute), dict(self._made)
+        name, before = getattr(thing, self._attribute), self._made
         if name in self._ours and self._our(name) is not thing:
             raise SpecError(f'{self._attribute}: "{name}" is of dbern. Give yours another')
-        self._made[name] = thing
+        self._made = {**before, name: thing}
         try:
             yield
         finally:
-            self._made.clear()
-            self._made.update(before)
+            self._made = before
 
     def _our(self, name: str) -> Thing:
         ours = self._ours[name]

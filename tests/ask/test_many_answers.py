@@ -7,7 +7,7 @@ import pytest
 from banding import columns, drawn, planned
 from questioned import TRIANGLE, asked, databases, responding
 
-from dbern.ask import bins, interval
+from dbern.ask import bins, interval, question
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -176,3 +176,15 @@ def test_another_kernel_or_a_population_has_no_band():
         answer = synopsis.distribution().density(where, **options)
         assert not np.allclose(answer.low, np.maximum(low, 0.0))
         assert not np.allclose(answer.high, high)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("axes", [1, 2, 4])
+def test_without_draws_the_narrower_of_tail_and_band_is_taken(monkeypatch, axes):
+    """By public facts: of four axes the band is that of the worst database."""
+    monkeypatch.setattr(bins, "_MAX_WORK", 0)
+    synopsis = released_of("density", axes)
+    answered, band = (np.diff(ends, axis=0).mean() for ends in compared(synopsis, "density", 200))
+    monkeypatch.setattr(question, "_MANY", 1 << 30)
+    tail = np.diff(compared(synopsis, "density", 200)[0], axis=0).mean()
+    assert answered <= 1.01 * min(band, tail)

@@ -277,7 +277,11 @@ def release(
     else:
         lines = [f"note: {note}" for note in out.notes]
         lines.append(f"released {out.url} for {out.guarantee}")
-        with suppress(DbernError), BudgetLedger.open(spec.ledger_url) as ledger:
-            (account,) = ledger.status(spec.budget.dataset)  # it is published, whatever is here
-            lines[-1] += f"; dataset {spec.budget.dataset} has {account.remaining} left"
+        dataset = spec.budget.dataset
+        try:
+            with BudgetLedger.open(spec.ledger_url) as ledger:
+                (account,) = ledger.status(dataset)
+            lines[-1] += f"; dataset {dataset} has {account.remaining} left"
+        except DbernError as refusal:  # it is published, whatever is here
+            lines.append(f"note: what dataset {dataset} has left was not read: {refusal}")
     return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

@@ -5,7 +5,7 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
 |w|_2``. Intervals for quotients of such functionals: `dbern.ask.interval`.
 
-Of an axis with two levels (`dbern.reconstruct.levels`) ``z = M c + x + f`` is released. A
+Of an axis with two scales (`dbern.reconstruct.two_scales`) ``z = M c + x + f`` is released. A
 functional w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of
 the above holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
 
@@ -34,7 +34,7 @@ from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
 from dbern.privacy.public_numbers import public_stream, uniform
-from dbern.reconstruct.levels import Levels
+from dbern.reconstruct.two_scales import TwoScales
 from dbern.types import FloatArray
 
 RELATIVE_ROUNDING = 1e-12
@@ -57,7 +57,7 @@ _BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
 class NoisyMeasure:
     """Released numbers that tell the bins of one array, in shares of the public number of rows.
 
-    `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `levels`. `law` is the
+    `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `scales`. `law` is the
     noise of each, `error` bounds its other errors, and the public stream `stream` simulates its
     noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total`
     is the most that bins sum to: infinite where the number of rows is private, as shares are then
@@ -70,7 +70,7 @@ class NoisyMeasure:
     error: float
     stream: int = 0
     spread: FloatArray | None = None
-    levels: Levels | None = None
+    scales: TwoScales | None = None
     max_total: float = 1.0
 
     @property
@@ -81,15 +81,15 @@ class NoisyMeasure:
     @cached_property
     def bins(self) -> FloatArray:
         """Estimates of the bins: the released ones, or those of least noise."""
-        return self.values if self.levels is None else self.values @ self.levels.inverse.T
+        return self.values if self.scales is None else self.values @ self.scales.inverse.T
 
     def on_released(self, weights: FloatArray) -> FloatArray:
         """Return weights (.., numbers) of what is released that are those (.., bins) of bins."""
-        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+        return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
 
     def on_bins(self, weights: FloatArray) -> FloatArray:
         """Return the weights (.., bins) of bins that those (.., numbers) are."""
-        return weights if self.levels is None else np.asarray(weights @ self.levels.matrix)
+        return weights if self.scales is None else np.asarray(weights @ self.scales.matrix)
 
     def population(self, rows: float) -> NoisyMeasure:
         """Return the same, of independent rows, so that functionals tell their population's.
@@ -111,7 +111,7 @@ class NoisyMeasure:
 
     def released_shifts(self, shifts: FloatArray) -> FloatArray:
         """Return by how much shifts (bins, m) of the bins shift what is released."""
-        return shifts if self.levels is None else np.asarray(self.levels.matrix @ shifts)
+        return shifts if self.scales is None else np.asarray(self.scales.matrix @ shifts)
 
     @property
     def variances(self) -> FloatArray | None:
@@ -143,17 +143,17 @@ class NoisyMeasure:
     def bin_error(self) -> float:
         """Bound on the effect of rounding and of its other errors on a released number.
 
-        Weights that are made for two levels are a little off, by a share of all rows.
+        Weights that are made for two scales are a little off, by a share of all rows.
         """
-        largest = float(np.abs(self.values).max(initial=0.0 if self.levels is None else 1.0))
+        largest = float(np.abs(self.values).max(initial=0.0 if self.scales is None else 1.0))
         return self.error + RELATIVE_ROUNDING * largest
 
     def tail(self, count: int, beta: Fraction) -> Radius:
         """Bound noise of `count` functionals, all at once."""
-        level = math.log(count / beta)
+        exponent = math.log(count / beta)
         grid_step = math.ldexp(1.0, self.law.granularity_exponent)
         norms = np.array([1.0, 0.0])
-        q, loose = errors_of(self.law).weighted_tail(norms, norms[::-1], level)
+        q, loose = errors_of(self.law).weighted_tail(norms, norms[::-1], exponent)
         return Radius(float(grid_step * q), float(grid_step * loose))
 
     def joint(self) -> BinView:
@@ -177,7 +177,7 @@ class NoisyMeasure:
 class BinView:
     """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
 
-    Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one level they
+    Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one scale they
     are the same. `noise` has draws of it, (layers, numbers, draws). `gram` (layers, layers,
     numbers) has products of the weights of the released numbers in two layers, and `sampled`
     (layers, layers, bins) those of bins, by the variances of sampling over that of the noise;
@@ -194,8 +194,8 @@ class BinView:
     @cached_property
     def total(self) -> Functionals:
         """Sum of the first layer."""
-        levels, (layers, count) = self.measure.levels, self.values.shape
-        weights = np.zeros((1, layers, count if levels is None else self.measure.shape[0]))
+        scales, (layers, count) = self.measure.scales, self.values.shape
+        weights = np.zeros((1, layers, count if scales is None else self.measure.shape[0]))
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
@@ -352,7 +352,7 @@ class SplitMeasure(NoisyMeasure):
             max((array.law for array in arrays),
                 key=lambda law: math.ldexp(errors_of(law).scale, law.granularity_exponent)),
             float((np.abs(mixing) @ errors).max()),
-            levels=arrays[0].levels,
+            scales=arrays[0].scales,
             arrays=tuple(arrays),
             mixing=mixing,
         )  # fmt: skip

@@ -54,9 +54,9 @@ class Comparison(Mass):
             rows_note=f"about {here} rows here and {there} there had a value",
         )
 
-    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer, with how many rows of both releases had a value."""
-        answer = super().answer(interval, level, kind)
+        answer = super().answer(interval, beta, kind)
         return replace(answer, note="; ".join(filter(None, (answer.note, self.rows_note))))
 
     def intervals(self, beta: Fraction, *, population: bool) -> list[Interval]:

@@ -95,9 +95,9 @@ class Density(OptionQuestion):
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         return self._are_means_of_few_rows(measure, beta, None, 0.0, self._peak)
 
-    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer, on the grid that was asked with."""
-        answer = super().answer(interval, level, kind)
+        answer = super().answer(interval, beta, kind)
         names = ("value", "low", "high")
         return replace(answer, **{name: self._gridded(getattr(answer, name)) for name in names})
 

@@ -14,7 +14,7 @@ from dbern.ask.bins import NoisyMeasure
 from dbern.ask.comparison import Comparison
 from dbern.ask.density import Density, Marginal
 from dbern.ask.moments import Correlation, Covariance, Deviation, Mean, Variance
-from dbern.ask.points import Points, confidence, per_axis
+from dbern.ask.points import Points, per_axis, read_beta
 from dbern.ask.question import Question, ReleasedBins
 from dbern.ask.regions import Region
 from dbern.ask.responses import Average, Curve, Difference, difference_of_groups
@@ -446,7 +446,7 @@ class Distribution(ReleasedBins):
         """
         if questions is not None and questions < 1:
             raise SpecError(f"questions = {questions}: write how many there will be, at least 1")
-        return nullcontext(replace(self, account=Account(confidence(beta), questions)))
+        return nullcontext(replace(self, account=Account(read_beta(beta), questions)))
 
     def sample(self, n: int, seed: int = 0) -> FloatArray:
         """Draw points (n, l), in data units, about as the rows are: synthetic, for trying things.

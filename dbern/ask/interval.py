@@ -433,28 +433,28 @@ def bracket(
     coarse: GridPoints,
     at: Callable[[Int64Array], Envelope],
     base: Envelope | None,
-    level: float,
+    tau: float,
     beta: Fraction,
 ) -> tuple[int, int, GridPoints]:
-    """Return two points between which an integral passes `level`, and all among which they are.
+    """Return two points between which an integral passes `tau`, and all among which they are.
 
-    It passes `level` times the integral of a weight in the envelope `base`, or of 1. By the tail at
+    It passes `tau` times the integral of a weight in the envelope `base`, or of 1. By the tail at
     coarse points first, so that draws are for points that it does not deny; then by these `at` all
     points in between, unless they are too many.
     """
     points = coarse
     first, last = _neighbors(
-        view.first_draws(0), points.envelope, base, level, beta * QUOTIENT["tail"]
+        view.first_draws(0), points.envelope, base, tau, beta * QUOTIENT["tail"]
     )
     numbers = np.arange(points.numbers[first], points.numbers[last] + 1)
     if len(numbers) - 2 <= max(len(coarse.numbers) - 1, 2 * GRID_POINTS):
         points = GridPoints(numbers, at(numbers))
-        first, last = _neighbors(view, points.envelope, base, level, beta * QUOTIENT["draws"])
+        first, last = _neighbors(view, points.envelope, base, tau, beta * QUOTIENT["draws"])
     return int(points.numbers[first]), int(points.numbers[last]), points
 
 
 def _neighbors(
-    view: BinView, envelope: Envelope, base: Envelope | None, level: float, beta: Fraction
+    view: BinView, envelope: Envelope, base: Envelope | None, tau: float, beta: Fraction
 ) -> tuple[int, int]:
     """Return the point before the first majorant above 0, and after the last minorant below.
 
@@ -463,8 +463,8 @@ def _neighbors(
     lower, upper = (None, None) if base is None else (base.lower, base.upper)
     majorants = Contrast.of_weights(view, envelope.upper, lower)
     minorants = Contrast.of_weights(view, envelope.lower, upper)
-    positive = np.flatnonzero(majorants.end_at(level, 1, view.measure, beta / 2) >= 0)
-    negative = np.flatnonzero(minorants.end_at(level, -1, view.measure, beta / 2) <= 0)
+    positive = np.flatnonzero(majorants.end_at(tau, 1, view.measure, beta / 2) >= 0)
+    negative = np.flatnonzero(minorants.end_at(tau, -1, view.measure, beta / 2) <= 0)
     count = len(envelope.upper)
     start = int(positive[0]) if len(positive) else count
     stop = int(negative[-1]) if len(negative) else 0

@@ -169,18 +169,18 @@ def _mesh(columns: Sequence[Any], domain: Domain) -> FloatArray:
     return points.reshape(-1, len(positions))
 
 
-def confidence(beta: float | str) -> Fraction:
-    """Return one minus a confidence level, exactly as it is written: 0.05 is 1/20.
+def read_beta(beta: float | str) -> Fraction:
+    """Return the probability that an answer may fail, exactly as it is written: 0.05 is 1/20.
 
     Raises SpecError for what is no number between 0 and 1, or so small that tails at it are of
     numbers that floats do not have.
     """
-    level = exact(str(beta), "beta", "0.05")
-    if not LEAST_BETA <= level < 1:
+    probability = exact(str(beta), "beta", "0.05")
+    if not LEAST_BETA <= probability < 1:
         raise SpecError(
             f"beta: must be between 0 and 1, and at least {LEAST_BETA:g}. Write one such as 0.05"
         )
-    return level
+    return probability
 
 
 def check_shape(shape: tuple[int, ...], domain: Domain) -> None:

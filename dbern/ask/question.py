@@ -24,7 +24,7 @@ from dbern.ask.bins import NoisyMeasure
 from dbern.ask.interval import Contrast, Everywhere, FunctionBand
 from dbern.ask.labels import labelled_entries
 from dbern.ask.options import QuestionOption
-from dbern.ask.points import confidence
+from dbern.ask.points import read_beta
 from dbern.ask.regions import Boxes, Region, boxes_of, require_one_box
 from dbern.ask.splines import products
 from dbern.ask.weights import Weights
@@ -86,8 +86,8 @@ class ReleasedBins:
     def take_beta(self, beta: float | str | None) -> Fraction:
         """Return the probability of failure of the next question, and take it off the account."""
         if self.account is not None:
-            return self.account.take(None if beta is None else confidence(beta))
-        level = _BETA if beta is None else confidence(beta)
+            return self.account.take(None if beta is None else read_beta(beta))
+        probability = _BETA if beta is None else read_beta(beta)
         self._count += 1
         if self._count == 2:
             warnings.warn(
@@ -95,7 +95,7 @@ class ReleasedBins:
                 "that write: with distribution.confidence(0.05) as c: and ask c",
                 stacklevel=5,  # of this, a question, `Distribution.ask`, its method and a caller
             )
-        return level
+        return probability
 
     @property
     def rounding_text(self) -> str:
@@ -208,12 +208,12 @@ class Question(ABC):
                 f"population: a unit of privacy has up to {payer.unit_rows} rows here, and rows of "
                 "one unit are not independent. Release with one row a unit"
             )
-        level = payer.take_beta(beta)
+        probability = payer.take_beta(beta)
         choices = payer.choices if self.target == "smoothed" else 1
-        beta_i = level / (len(self.measures) * choices)
+        beta_i = probability / (len(self.measures) * choices)
         intervals = self.intervals(beta_i, population=population)
         kind: IntervalKind = "population" if population else "these-data"
-        return self.answer(Interval(*np.array(intervals).transpose(1, 2, 0)), level, kind)
+        return self.answer(Interval(*np.array(intervals).transpose(1, 2, 0)), probability, kind)
 
     def intervals(self, beta: Fraction, *, population: bool) -> list[Interval]:
         """Ask all measures, each at `beta`. Raises SpecError for a population of few rows."""
@@ -259,7 +259,7 @@ class Question(ABC):
         inside = np.minimum(first, maximum - last)
         return (inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS)
 
-    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer that an interval (entries, groups) makes."""
         labels = {**self.labels, "group": self.bins.groups}
         attributes, unit = (self.axis.attributes, self.axis.unit) if self.axis else ({}, None)
@@ -270,7 +270,7 @@ class Question(ABC):
             labelled_entries(numbers, labels, attributes, domain) for numbers in interval[:3]
         )
         target = self.target or "records"
-        answer = Answer(*(value, low, high, target, kind, float(level), text, unit))
+        answer = Answer(*(value, low, high, target, kind, float(beta), text, unit))
         width = interval.high - interval.low
         mostly_cells = (2 * interval.cells > width) & (width > 0)
         note = ""

@@ -110,9 +110,9 @@ class MeanQuestion(Question):
         response = self.bins.response
         return (response.low, response.high) if response else (0.0, 1.0)
 
-    def answer(self, interval: Interval, level: Fraction, kind: IntervalKind) -> Answer:
+    def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer; one that is all of the range says that nothing is known."""
-        answer, (low, high) = super().answer(interval, level, kind), self._bounds
+        answer, (low, high) = super().answer(interval, beta, kind), self._bounds
         rounding = 1e-12 * (high - low)
         if ((interval.low <= low + rounding) & (interval.high >= high - rounding)).all():
             return replace(answer, sentence=f"{answer.question} is not known")

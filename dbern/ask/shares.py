@@ -298,7 +298,7 @@ def _quantile_interval(
     levels: FloatArray,
     beta: Fraction,
 ) -> Interval:
-    """Return ends between which a quantile is, each level by itself at beta.
+    """Return ends between which a quantile is, each tau by itself at beta.
 
     On a public grid x_0 = 0 < x_1 < .. let the quantile be in [x_k, x_{k+1}]. At most a share tau
     is below x_k and at least tau up to x_{k+1}: two inequalities at points that are not known but
@@ -325,10 +325,10 @@ def _quantile_interval(
     coarse = GridPoints(finer * np.arange(count + 1), cumulative)
     bounds = list[tuple[float, float, float]]()
     shares = _increasing_shares(view, cumulative, base)
-    for level in map(float, levels):
-        ends = bracket(view, coarse, at, base, level, beta)[:2]
+    for tau in map(float, levels):
+        ends = bracket(view, coarse, at, base, tau, beta)[:2]
         first, last = (end / (count * finer) for end in ends)
-        guess = float(np.interp(level, shares, points))
+        guess = float(np.interp(tau, shares, points))
         bounds.append((min(max(guess, first), last), first, last))
     value, first, last = np.array(bounds).T
     return Interval(value, first, last, _cell_widths(view, points, cumulative, base, levels))
@@ -337,7 +337,7 @@ def _quantile_interval(
 def _multiples_interval(
     view: BinView, splines: AxisSplines, multiples: Multiples, levels: FloatArray, beta: Fraction
 ) -> Interval:
-    """Return multiples between which a quantile of rows at multiples is, each level at beta.
+    """Return multiples between which a quantile of rows at multiples is, each tau at beta.
 
     For i_0 = -1 < i_1 < .. let the quantile be one of the multiples after i_k, up to i_{k+1}. At
     most a share tau is up to i_k and at least tau up to i_{k+1}: denied or not as in
@@ -351,10 +351,10 @@ def _multiples_interval(
     numbers = np.append(numbers, multiples.count)
     coarse, base = GridPoints(numbers, at(numbers)), at(np.array([multiples.count]))
     indices = list[tuple[int, int, int]]()
-    for level in map(float, levels):
-        before, last, inner = bracket(view, coarse, at, base, level, beta)
+    for tau in map(float, levels):
+        before, last, inner = bracket(view, coarse, at, base, tau, beta)
         shares = _increasing_shares(view, inner.envelope, base)
-        position = min(int(np.searchsorted(shares, level)), len(shares) - 1)
+        position = min(int(np.searchsorted(shares, tau)), len(shares) - 1)
         guess = int(inner.numbers[position])
         indices.append((min(max(guess, before + 1), last), before + 1, last))
     value, low, high = multiples.positions[np.array(indices).T]

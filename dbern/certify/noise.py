@@ -178,7 +178,7 @@ def _simulated_quantile(
     """An upper confidence bound on the quantile from independent draws under a public key.
 
     The r-th smallest of R draws exceeds the quantile of `SIMULATION` with probability at least one
-    less the share of its draws, b of beta, when ``P(Bin(R, level) >= r) <= b``; both are of the
+    less the share of its draws, b of beta, when ``P(Bin(R, p) >= r) <= b``; both are of the
     share of beta at the nodes of `FIELD`. The sup of a draw is that of `sup_order_statistic`: what
     lies between nodes is less than `excess` above them but for the other share. None where that
     takes too many draws.
@@ -265,10 +265,10 @@ def _fewest_draws(max_draws: int, beta: float) -> int:
 def quantile_rank(draws: int, beta: float) -> int | None:
     """Rank, from 0, whose order statistic bounds the quantile; None where that takes more draws."""
     draws_fraction = float(SIMULATION["draws"])
-    level = 1 - (1 - draws_fraction) * beta
+    p = 1 - (1 - draws_fraction) * beta
     ranks = np.arange(1, draws + 1)
-    steps = np.log((draws + 1 - ranks) / ranks * level / (1 - level))
-    sizes = np.exp(draws * math.log1p(-level) + np.cumsum(steps))  # of P(Bin = r)
+    steps = np.log((draws + 1 - ranks) / ranks * p / (1 - p))
+    sizes = np.exp(draws * math.log1p(-p) + np.cumsum(steps))  # of P(Bin = r)
     reached = (1 + 1e-6) * np.cumsum(sizes[::-1])[::-1]  # a thousand logarithms round by less
     enough = reached <= draws_fraction * beta
     return int(np.argmax(enough)) if enough.any() else None

@@ -90,7 +90,7 @@ def ask(
     """
     if as_csv and as_json:
         raise click.UsageError("write either --csv or --json")
-    from dbern.ask.points import confidence
+    from dbern.ask.points import read_beta
     from dbern.ask.question import CommonOptions, load_question
     from dbern.synopsis.opening import open_synopsis
 
@@ -110,10 +110,10 @@ def ask(
         raise click.UsageError(f"write at least one of {', '.join(names)} and {last}")
     if compared and not texts["compare"]:
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")
-    level = confidence(beta)
+    probability = read_beta(beta)
     with distribution.confidence(beta) as simultaneous:
         answers = itertools.chain.from_iterable(
-            query(simultaneous, level / len(queries)) for query in queries
+            query(simultaneous, probability / len(queries)) for query in queries
         )
         if as_csv:
             _print(answers)
@@ -121,7 +121,7 @@ def ask(
         shown = list(answers)
     if as_json:  # tables of answers take all of pandas to import
         return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    lines = _lines(shown, f"{float(100 * (1 - level)):.6g} % sure", details=details)
+    lines = _lines(shown, f"{float(100 * (1 - probability)):.6g} % sure", details=details)
     if "@" in synopsis.url and "@" not in synopsis_path:  # of a stream, the latest total
         lines = [f"nights {synopsis.url.rpartition('@')[2].replace('..', ' to ')}:", *lines]
     return {}, "\n".join(lines)

@@ -316,7 +316,9 @@ def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian |
     k = [max(8, math.ceil(_STEPS_PER_BANDWIDTH / scale)) for scale in scales]
     full = ProjectedGaussian.on_lattice(scales, k, [count + 1 for count in k])
     for threshold in _EIGENVALUE_THRESHOLDS:
-        rank = [sum(mu > threshold * s.levels[0] for mu in s.levels) for s in full.spectra]
+        rank = [
+            sum(mu > threshold * s.eigenvalues[0] for mu in s.eigenvalues) for s in full.spectra
+        ]
         if math.prod(rank) > _MAX_FEATURES:
             return best
         cut = tuple(s.cut(d) for s, d in zip(full.spectra, rank, strict=True))

@@ -54,8 +54,8 @@ output or not.
 other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
 l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
 
-*Two levels.* What is released of one axis may be ``M c`` of its bins c, with ``M >= 0`` whose
-columns sum to one (`dbern.reconstruct.levels`): of the same integers, which are exact here too.
+*Two scales.* What is released of one axis may be ``M c`` of its bins c, with ``M >= 0`` whose
+columns sum to one (`dbern.reconstruct.two_scales`): of the same integers, which are exact here too.
 Nonnegative ones stay so and keep their sum, so both sides and the l1 norm of a move are at most
 those of c, its rounding included; the l2 norm of that is at most its l1 norm. An entry of M is at
 most one, so a record's rounding moves a number by at most ``(p + 1) rho``.
@@ -333,13 +333,13 @@ class BinnedSumAccumulator(RecordAccumulator):
         exactly. The sum of all bins of all outputs is at most one, and so is its float error
         ``3 2^-53``. No bin exceeds one, but for rounding.
         """
-        rho, levels = 2.0**-self.bits, self.strategy.bins[0].levels
+        rho, scales = 2.0**-self.bits, self.strategy.bins[0].scales
         touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
         record_error, root = (
-            (rho, math.sqrt(touched)) if levels is None else (rho * touched, touched)
+            (rho, math.sqrt(touched)) if scales is None else (rho * touched, touched)
         )
         return Errors(
             kernel=record_error,
@@ -383,10 +383,10 @@ class BinnedSumAccumulator(RecordAccumulator):
         )
 
     def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
-        """Bins of one slab over n; of two levels exact quotients, each rounded once."""
-        if (levels := self.strategy.bins[0].levels) is not None:
-            units = (levels.unit * self.n) << self.bits
-            numerators = levels.whole(state[output])[slab.start : slab.stop]
+        """Bins of one slab over n; of two scales exact quotients, each rounded once."""
+        if (scales := self.strategy.bins[0].scales) is not None:
+            units = (scales.unit * self.n) << self.bits
+            numerators = scales.whole(state[output])[slab.start : slab.stop]
             return np.array([numerator / units for numerator in numerators])
         integers = state[output, slab.start : slab.stop].astype(np.float64)
         return np.ldexp(integers, -self.bits) / self.n

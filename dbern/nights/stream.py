@@ -24,7 +24,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from dbern.ask.points import confidence
+from dbern.ask.points import read_beta
 from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.data.storage import Location, location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
@@ -197,7 +197,7 @@ class Stream:
         """
         if every not in NIGHTS_OF:
             raise SpecError(f'every = "{every}": write "day", "week" or "month"')
-        length, level = NIGHTS_OF[every], confidence(beta)
+        length, probability = NIGHTS_OF[every], read_beta(beta)
         windows = [
             range(start, start + length)
             for start in range(0, self._closed_nights - length + 1, length)
@@ -205,11 +205,11 @@ class Stream:
         ]
         if not windows:
             raise SpecError(f"{self.location}: no whole {every} is published yet")
-        beta_i = level / len(windows)
+        beta_i = probability / len(windows)
         numbers = [interval_of(self._window(window), what, beta_i) for window in windows]
         values, low, high = np.array([ends for _, *ends in numbers]).T
         days = tuple(self.horizon.day(window[-1]) for window in windows)
-        return Series(days, values, low, high, numbers[0][0], float(level))
+        return Series(days, values, low, high, numbers[0][0], float(probability))
 
     @property
     def _closed_nights(self) -> int:

@@ -4,7 +4,7 @@
 beside what a point mass errs by, the rest of a typical database hardly tells bins apart. Wide cells
 err more, narrow ones have more noise. Cells between are listed where the best ones of kernels in
 use are; where questions are asked, also narrower ones and those of rounded values, and on one axis
-bins of two levels.
+bins of two scales.
 
 *Lattice values* and *spectral coordinates* are tried at public resolutions. A kernel that takes
 more bins or lattice points than are tried is refused, with the least width that does not.
@@ -50,22 +50,22 @@ BIN_RESOLUTIONS = {  # cells a deviation, by degree
 }
 _RESOLUTIONS_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, 5 to 216
 _MAX_BINS_OF_RECORD = 512  # more of them is slower than a release should be
-_LEVELS = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
+_TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
     *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
     *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
 _ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
-_MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one level, and of two
+_MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one scale, and of two
 
 
 @dataclass(frozen=True)
 class BinGrid:
-    """Degree and cells of every axis; `levels` are narrow cells a wide one, parts of a record."""
+    """Degree and cells of every axis; `scales` are narrow cells a wide one, parts of a record."""
 
     degree: int
     resolution: float
     cells: tuple[int, ...]
-    levels: tuple[int, int] = (1, 1)
+    scales: tuple[int, int] = (1, 1)
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ class BinGrid:
 
     def bins_for(self, lattice: Lattice) -> BinnedStrategy:
         """Return bins without matrices, which neither values nor sensitivities depend on."""
-        times, parts = self.levels
+        times, parts = self.scales
         bins = (AxisBins(cells, self.degree, b"", times=times, parts=parts) for cells in self.cells)
         return BinnedStrategy(lattice, tuple(bins))
 
@@ -91,15 +91,15 @@ def bin_grids(search: Search) -> list[BinGrid]:
                 grid = BinGrid(degree, resolution, tuple(_cells(kernels, resolution)))
                 grids[degree, grid.cells] = grid
     exact = _grids_of_multiples(search) if search.questions else ()
-    one_level = grids | {(grid.degree, grid.cells): grid for grid in exact}
-    return [*one_level.values(), *(_grids_of_levels(search) if search.levels else ())]
+    one_scale = grids | {(grid.degree, grid.cells): grid for grid in exact}
+    return [*one_scale.values(), *(_grids_of_two_scales(search) if search.two_scales else ())]
 
 
-def _grids_of_levels(search: Search) -> Iterator[BinGrid]:
-    """Yield bins of two levels of an axis, the wide ones as for the function alone, or hardly."""
+def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
+    """Yield bins of two scales of an axis, the wide ones as for the function alone, or hardly."""
     (kernel,) = search.kernels
-    for degree, resolution, *levels in _LEVELS:
-        times, parts = levels
+    for degree, resolution, *scales in _TWO_SCALES:
+        times, parts = scales
         cells = times * math.ceil(resolution / kernel.deviation)
         if cells <= _MAX_NARROW_CELLS:
             yield BinGrid(degree, resolution, (cells,), (times, parts))
@@ -153,11 +153,11 @@ def bin_candidates(search: Search) -> Iterator[Candidate]:
     }
     if search.reference is not None:
         estimates = _with_bias(search, estimates)
-    yield from (candidate for candidate in estimates.values() if candidate.two_level)
-    one_level = [pair for pair in estimates.items() if not pair[1].two_level]
+    yield from (candidate for candidate in estimates.values() if candidate.two_scales)
+    one_scale = [pair for pair in estimates.items() if not pair[1].two_scales]
     lowest_error = math.inf
-    for degree in dict.fromkeys(grid.degree for grid, _ in one_level):
-        of_degree = [candidate for grid, candidate in one_level if grid.degree == degree]
+    for degree in dict.fromkeys(grid.degree for grid, _ in one_scale):
+        of_degree = [candidate for grid, candidate in one_scale if grid.degree == degree]
         error = min(candidate.error for candidate in of_degree)
         if (1 + _MIN_DEGREE_GAIN) * error <= lowest_error:
             yield from of_degree
@@ -184,8 +184,8 @@ def _function_of_bins(
     """
     order = search.orders(_FINE_ORDERS)[-1]
     lattices = lattices_to_try(search, FINE_RESOLUTIONS, counted=False)
-    one_level = [grid for grid in fitting if grid.levels == (1, 1)]
-    usual = min(one_level, key=lambda grid: (grid.degree != 3, abs(grid.resolution - 1.5)))
+    one_scale = [grid for grid in fitting if grid.scales == (1, 1)]
+    usual = min(one_scale, key=lambda grid: (grid.degree != 3, abs(grid.resolution - 1.5)))
     kernel_itself = (0,) * len(order)
     noise = search.estimate(usual.bins_for(lattices[-1]), kernel_itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if search.certified else search.point_mass("binned"))
@@ -356,7 +356,7 @@ def _spectra(kernels: Sequence[Kernel], k: Sequence[int], exponent: float) -> li
 
 def _cut(lattice: Lattice, spectra: Sequence[AxisSpectrum], threshold: float) -> SpectralStrategy:
     ranks = [
-        max(1, sum(level > threshold * spectrum.levels[0] for level in spectrum.levels))
+        max(1, sum(mu > threshold * spectrum.eigenvalues[0] for mu in spectrum.eigenvalues))
         for spectrum in spectra
     ]
     pairs = zip(spectra, ranks, strict=True)

@@ -71,9 +71,9 @@ def _candidates_of(strategy_kind: str, search: Search) -> Iterator[Candidate]:
 def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
     """Return the candidate of least predicted error, or of bins that err alike the surest.
 
-    Where nothing is asked, masses and quantiles are one more weight for bins of two levels: of
+    Where nothing is asked, masses and quantiles are one more weight for bins of two scales: of
     those whose noise and expected error are at most `_TWO_LEVEL_COST` above those that typical data
-    have with the best of one level, and whose promise is above that of what is taken else by as
+    have with the best of one scale, and whose promise is above that of what is taken else by as
     much, and of that itself, the one with the least mean of error and widths.
 
     Of bins whose errors are within `_NEAR_ERROR` of the least, and expected ones within
@@ -81,8 +81,8 @@ def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
     released. Beside other numbers another promise is read: what a quotient or a product is at a
     point.
     """
-    if search.levels and not search.certified and search.questions is None:
-        return _best_of_levels(candidates, search)
+    if search.two_scales and not search.certified and search.questions is None:
+        return _best_of_scales(candidates, search)
     best = min(candidates, key=lambda candidate: candidate.error)
     beside_others = search.statistic.output_fraction != 1
     if beside_others or search.questions is not None or best.strategy.kind != "binned":
@@ -97,13 +97,13 @@ def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
     return min(near, key=lambda candidate: candidate.noise + candidate.worst)
 
 
-def _best_of_levels(candidates: Sequence[Candidate], search: Search) -> Candidate:
-    one_level = [candidate for candidate in candidates if not candidate.two_level]
-    usual = _best_of(one_level, replace(search, levels=False))
-    typical = min(one_level, key=lambda candidate: candidate.expected)
+def _best_of_scales(candidates: Sequence[Candidate], search: Search) -> Candidate:
+    one_scale = [candidate for candidate in candidates if not candidate.two_scales]
+    usual = _best_of(one_scale, replace(search, two_scales=False))
+    typical = min(one_scale, key=lambda candidate: candidate.expected)
     limits = (1 + _TWO_LEVEL_COST) * np.array([typical.noise, typical.expected, usual.promise])
-    two_level = (candidate for candidate in candidates if candidate.two_level)
-    near = [bins for bins in two_level if np.less_equal(bins.figures, limits).all()]
+    two_scales = (candidate for candidate in candidates if candidate.two_scales)
+    near = [bins for bins in two_scales if np.less_equal(bins.figures, limits).all()]
 
     def width(candidate: Candidate) -> float:
         bins = cast("BinnedStrategy", candidate.strategy)
@@ -226,7 +226,7 @@ def make_search(
         reference=_reference(statistic, resolved.reference),
         most_values=int(min(largest, statistic.largest_lattice)),
         questions=_questions_of(statistic, resolved),
-        levels=_takes_levels(statistic, resolved),
+        two_scales=_takes_two_scales(statistic, resolved),
     )
 
 
@@ -235,10 +235,10 @@ def _questions_of(statistic: Statistic, resolved: ResolvedSpec) -> Questions | N
     return resolved.questions if statistic.unsigned else None
 
 
-def _takes_levels(statistic: Statistic, resolved: ResolvedSpec) -> bool:
-    """Return whether bins of two levels may be released: of rows on the one axis there is.
+def _takes_two_scales(statistic: Statistic, resolved: ResolvedSpec) -> bool:
+    """Return whether bins of two scales may be released: of rows on the one axis there is.
 
-    A bandwidth is chosen with bins of one level.
+    A bandwidth is chosen with bins of one scale.
     """
     one_axis = resolved.spec.domain.dimensions == statistic.domain.dimensions == 1
     return one_axis and statistic.unsigned and not statistic.candidates

@@ -330,7 +330,7 @@ def with_kernels(
     maps = cast("tuple[AxisBins, ...]", planned.maps)
     axes = zip(candidate.kernels, planned.k, maps, planned.h, strict=True)
     bins = tuple(
-        axis_bins(kernel, k, axis.cells, axis.degree, order).in_levels(axis.times, axis.parts)
+        axis_bins(kernel, k, axis.cells, axis.degree, order).on_two_scales(axis.times, axis.parts)
         for kernel, k, axis, order in axes
     )
     design = Design(

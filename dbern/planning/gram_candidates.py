@@ -44,7 +44,9 @@ def _spectral_candidates(search: Search, cube: CubeKernel) -> Iterator[Candidate
         lattice, ranks = Lattice(k), set()
         spectrum = lattice_spectrum(cube, lattice, lattice.size, search.family.eigenvalue_exponent)
         for threshold in _THRESHOLDS:
-            rank = max(1, sum(level > threshold * spectrum.levels[0] for level in spectrum.levels))
+            rank = max(
+                1, sum(mu > threshold * spectrum.eigenvalues[0] for mu in spectrum.eigenvalues)
+            )
             if rank not in ranks:
                 ranks.add(rank)
                 strategy = GramStrategy(lattice, spectrum.cut(rank))

@@ -7,8 +7,8 @@
 (`dbern.ask`) is as wide as the rows between a sharp edge's minorant and majorant,
 `GAPS` cells, and the noise of the bins under the weight. Both are predicted here for rows that are
 spread evenly, at 95 %. Narrow cells make the first small and the second large, in proportion to the
-root of their number; a density wants wide ones. On one axis bins of two levels serve both
-(`dbern.reconstruct.levels`), on more one array in between.
+root of their number; a density wants wide ones. On one axis bins of two scales serve both
+(`dbern.reconstruct.two_scales`), on more one array in between.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def _expected_maximum(
     positive = np.maximum(deviations, _TINY * largest)
     low, high = _MIN_HEIGHT * largest, _MAX_HEIGHT * largest
     for _ in range(_BISECTIONS):
-        level = (low + high) / 2
-        heights = level / positive
+        height = (low + high) / 2
+        heights = height / positive
         # Within a sixth of P(|N| > heights), from zero on.
         rises = np.exp(-np.square(heights) / 2) / np.sqrt(1 + np.pi / 2 * np.square(heights))
         for corners, angles in zip(ends, lengths, strict=True):
             rises = rises * (corners + heights * angles / math.sqrt(2 * math.pi))
-        low, high = (level, high) if rises.sum() > _RISES else (low, level)
+        low, high = (height, high) if rises.sum() > _RISES else (low, height)
     return (low + high) / 2
 
 
@@ -315,14 +315,14 @@ class Questions:
 def _weight_sums(axes: Sequence[AxisBins], row_fraction: float) -> tuple[FloatArray, FloatArray]:
     """Return sums of squares and sums of the weights of a fraction of evenly spread rows.
 
-    Of two levels, of steps that end anywhere in a wide cell.
+    Of two scales, of steps that end anywhere in a wide cell.
     """
-    levels = axes[0].levels
-    if levels is None:
+    scales = axes[0].scales
+    if scales is None:
         total = np.array(row_fraction * math.prod(bins.count for bins in axes))
         return total, total
     bins, first = axes[0].count, round(row_fraction * axes[0].cells)
-    ends = np.arange(first, first + levels.times)
+    ends = np.arange(first, first + scales.times)
     steps = np.asarray(np.arange(bins) < ends[:, None], dtype=np.float64)
     weights = axes[0].on_released(steps)
     return np.square(weights).sum(axis=1).mean(), weights.sum(axis=1).mean()

@@ -70,10 +70,10 @@ class Candidate:
     questions: BinQuestions | None = None
 
     @property
-    def two_level(self) -> bool:
-        """Whether it is of bins of two levels."""
+    def two_scales(self) -> bool:
+        """Whether it is of bins of two scales."""
         bins = self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
-        return any(axis.levels is not None for axis in bins)
+        return any(axis.scales is not None for axis in bins)
 
     @property
     def error(self) -> float:
@@ -119,7 +119,7 @@ class Search:
 
     `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
     meets the largest move of one times the root of the number of values. `most_values` limits bins
-    and lattice points. `levels`: bins of two levels may be released.
+    and lattice points. `two_scales`: bins of two scales may be released.
     """
 
     statistic: Statistic
@@ -132,7 +132,7 @@ class Search:
     reference: Reference | None
     most_values: int
     questions: Questions | None = None
-    levels: bool = False
+    two_scales: bool = False
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -230,7 +230,7 @@ class Search:
             return candidate
         axes = zip(self.kernels, strategy.lattice.k, strategy.bins, candidate.h, strict=True)
         bins = tuple(
-            axis_bins(kernel, k, axis.cells, axis.degree, h).in_levels(axis.times, axis.parts)
+            axis_bins(kernel, k, axis.cells, axis.degree, h).on_two_scales(axis.times, axis.parts)
             for kernel, k, axis, h in axes
         )
         return replace(candidate, strategy=BinnedStrategy(strategy.lattice, bins))

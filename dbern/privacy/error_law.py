@@ -62,14 +62,14 @@ class ErrorLaw(ABC):
         """Size that none of so many values reaches with probability ``1 - beta``, in the unit."""
 
     @abstractmethod
-    def node_tail(self, a: float, m: float, level: float) -> float:
-        """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
+    def node_tail(self, a: float, m: float, exponent: float) -> float:
+        """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-exponent)``.
 
         For ``|c|_2 <= a`` and ``|c|_inf <= m``: this bounds noise at nodes.
         """
 
     @abstractmethod
-    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, exponent: float) -> FloatArray:
         """`node_tail` for many weights, at once and without a search."""
 
     @abstractmethod
@@ -137,13 +137,13 @@ class LaplaceErrors(NoiseErrors):
         """Union bound (`laplace_tail`)."""
         return laplace_tail(self.law.scale, count, beta)
 
-    def node_tail(self, a: float, m: float, level: float) -> float:
+    def node_tail(self, a: float, m: float, exponent: float) -> float:
         """Chernoff's bound (`laplace_node_tail`)."""
-        return laplace_node_tail(self.law.scale, a, m, level)
+        return laplace_node_tail(self.law.scale, a, m, exponent)
 
-    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, exponent: float) -> FloatArray:
         """Bound of a sub-gamma variable (`laplace_weighted_tail`)."""
-        return laplace_weighted_tail(self.law.scale, root, largest, level)
+        return laplace_weighted_tail(self.law.scale, root, largest, exponent)
 
     def simulate_sum(
         self, weights: Weights, size: int, draws: int, stream: KeyStream
@@ -183,14 +183,14 @@ class GaussianErrors(NoiseErrors):
         """Union bound (`gaussian_tail`)."""
         return gaussian_tail(self.law.scale, count, beta)
 
-    def node_tail(self, a: float, m: float, level: float) -> float:
+    def node_tail(self, a: float, m: float, exponent: float) -> float:
         """Bound of a sub-Gaussian variable, whatever `m`."""
-        return float(self.weighted_tail(np.array(a), np.array(m), level))
+        return float(self.weighted_tail(np.array(a), np.array(m), exponent))
 
-    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, exponent: float) -> FloatArray:
         """Bound of a sub-Gaussian variable (`gaussian_weighted_tail`)."""
         del largest
-        return gaussian_weighted_tail(self.law.scale, root, level)
+        return gaussian_weighted_tail(self.law.scale, root, exponent)
 
     def simulate_sum(
         self, weights: Weights, size: int, draws: int, stream: KeyStream

@@ -82,14 +82,14 @@ class SumErrors(ErrorLaw):
         reached = self.node_tail(1.0, 1.0, math.log(2 * count / float(beta)))
         return math.ldexp(_OUTWARD * reached, self.noise.granularity_exponent)
 
-    def node_tail(self, a: float, m: float, level: float) -> float:
+    def node_tail(self, a: float, m: float, exponent: float) -> float:
         """Bound of a release for the weights of all."""
-        return self.single.node_tail(a * self.noise.root, m * self.noise.largest, level)
+        return self.single.node_tail(a * self.noise.root, m * self.noise.largest, exponent)
 
-    def weighted_tail(self, root: FloatArray, largest: FloatArray, level: float) -> FloatArray:
+    def weighted_tail(self, root: FloatArray, largest: FloatArray, exponent: float) -> FloatArray:
         """Bound of a release for the weights of all."""
         noise = self.noise
-        return self.single.weighted_tail(root * noise.root, largest * noise.largest, level)
+        return self.single.weighted_tail(root * noise.root, largest * noise.largest, exponent)
 
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
         """Draw the sum as the law of a release has it (`ErrorLaw.simulate_sum`)."""

@@ -51,20 +51,20 @@ def laplace_tail(scale: int, coefficients: int, beta: Fraction) -> int:
     return max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
 
 
-def laplace_node_tail(scale: int, a: float, m: float, level: float) -> float:
-    """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-level)``.
+def laplace_node_tail(scale: int, a: float, m: float, exponent: float) -> float:
+    """Bound what ``sum_j c_j X_j`` reaches with probability at most ``exp(-exponent)``.
 
     For ``|c|_2 <= a`` and ``|c|_inf <= m``, as `dbern.certify.noise` proves.
     """
     fractions = np.linspace(0.001, 0.999, 999)  # of 1 / (s m); any u < 1 / (s m) is valid
-    exponents = (fractions * a / m) ** 2 / (1 - fractions**2)
-    return scale * m * float(((level + exponents) / fractions).min())
+    cumulants = (fractions * a / m) ** 2 / (1 - fractions**2)
+    return scale * m * float(((exponent + cumulants) / fractions).min())
 
 
 def laplace_weighted_tail(
-    scale: int, root: FloatArray, largest: FloatArray, level: float
+    scale: int, root: FloatArray, largest: FloatArray, exponent: float
 ) -> FloatArray:
-    """Bound what ``sum_j w_j X_j`` exceeds with probability at most ``exp(-level)``.
+    """Bound what ``sum_j w_j X_j`` exceeds with probability at most ``exp(-exponent)``.
 
     X are independent draws; of the weights only ``|w|_2 <= root`` and ``|w|_inf <= largest`` are
     used. With s the scale, ``E e^(u X) <= 1 / (1 - u^2 s^2)`` for ``u s < 1`` (as ``(cosh z - 1) /
@@ -72,12 +72,12 @@ def laplace_weighted_tail(
     (1 - c u))`` with ``v = 2 s^2 |w|_2^2``, ``c = s |w|_inf``: a sub-gamma variable, which exceeds
     ``sqrt(2 v x) + c x`` with probability at most ``e^-x`` (Boucheron, Lugosi, Massart 2013, 2.4).
     """
-    return np.asarray(scale * (2 * math.sqrt(level) * root + level * largest))
+    return np.asarray(scale * (2 * math.sqrt(exponent) * root + exponent * largest))
 
 
-def gaussian_weighted_tail(sigma: int, root: FloatArray, level: float) -> FloatArray:
+def gaussian_weighted_tail(sigma: int, root: FloatArray, exponent: float) -> FloatArray:
     """Bound the same for Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
-    return np.asarray(sigma * root * math.sqrt(2 * level))
+    return np.asarray(sigma * root * math.sqrt(2 * exponent))
 
 
 def float_above(value: Fraction) -> float:

@@ -33,7 +33,7 @@ from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
 from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Lattice, SensitivityBound, Slab
-from dbern.reconstruct.levels import MOST_NARROW, Levels
+from dbern.reconstruct.two_scales import MOST_NARROW, TwoScales
 from dbern.types import FloatArray, Int64Array
 
 _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are made for
@@ -43,7 +43,7 @@ _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
 _NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
-levels_of = lru_cache(maxsize=32)(Levels)
+two_scales_of = lru_cache(maxsize=32)(TwoScales)
 _SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
 _BUMPS_TRIED = 33  # of the first half, the middle among them
 _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function
@@ -55,7 +55,7 @@ class AxisBins(AxisMap):
 
     `packed` is A as little-endian float64 in C order, shape (k + 1, cells + degree). An evaluation
     uses the leading `used` singular vectors of A; all for 0. With `times` and `parts`, bins of two
-    `levels` are released: A multiplies those, and ``A M`` is the matrix of the narrow ones.
+    `scales` are released: A multiplies those, and ``A M`` is the matrix of the narrow ones.
     """
 
     cells: int
@@ -82,27 +82,27 @@ class AxisBins(AxisMap):
 
     @property
     def count(self) -> int:
-        """Number of bins, of two levels the narrow ones."""
+        """Number of bins, of two scales the narrow ones."""
         return self.cells + self.degree
 
     @property
     def rank(self) -> int:
         """Number of released bins."""
-        return self.count if self.levels is None else self.levels.count
+        return self.count if self.scales is None else self.scales.count
 
     @property
     def size_text(self) -> str:
-        """Number of released bins in words, of two levels of both."""
-        if self.levels is None:
+        """Number of released bins in words, of two scales of both."""
+        if self.scales is None:
             return str(self.count)
-        return f"{self.levels.wide} wide and {self.count} narrow"
+        return f"{self.scales.wide} wide and {self.count} narrow"
 
     @property
-    def levels(self) -> Levels | None:
-        """Both levels; None where there is one."""
+    def scales(self) -> TwoScales | None:
+        """Both scales; None where there is one."""
         if self.times == 1:
             return None
-        return levels_of(self.cells, self.degree, self.times, self.parts)
+        return two_scales_of(self.cells, self.degree, self.times, self.parts)
 
     @cached_property
     def synthesis(self) -> FloatArray:
@@ -116,15 +116,15 @@ class AxisBins(AxisMap):
 
     @cached_property
     def narrow(self) -> AxisBins:
-        """The bins of one level that it is exactly the same function of, but for noise.
+        """The bins of one scale that it is exactly the same function of, but for noise.
 
         What is the same in reverse, but for roundings of a product, is made so: they are far below
         what a bound on errors adds for those of a matrix (`bin_errors.FLOATS`).
         """
-        return self if self.levels is None else _narrow_bins(self, self.levels)
+        return self if self.scales is None else _narrow_bins(self, self.scales)
 
-    def in_levels(self, times: int, parts: int) -> AxisBins:
-        """The same function of two levels, read from these with the least noise."""
+    def on_two_scales(self, times: int, parts: int) -> AxisBins:
+        """The same function of two scales, read from these with the least noise."""
         if times == 1:
             return self
         made = replace(self, times=times, parts=parts)
@@ -133,7 +133,7 @@ class AxisBins(AxisMap):
 
     def on_released(self, weights: FloatArray) -> FloatArray:
         """Return weights of what is released that are those (.., bins) of the bins."""
-        return weights if self.levels is None else np.asarray(weights @ self.levels.inverse)
+        return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
 
     @cached_property
     def mirrored(self) -> bool:
@@ -144,7 +144,7 @@ class AxisBins(AxisMap):
     def largest_l2(self) -> float:
         """Bound ``max_t |beta(t)|_2``: on a cell its square is a polynomial of degree 2p.
 
-        Of two levels it is at most that of their parts: squares add.
+        Of two scales it is at most that of their parts: squares add.
         """
         nodes, factor = enclosing_nodes(2 * self.degree, oversampling=64)
         weights = np.stack(local_weights(2 * nodes - 1, self.degree))
@@ -163,8 +163,8 @@ class AxisBins(AxisMap):
 
     @property
     def _numbers(self) -> dict[str, int]:
-        levels = {} if self.levels is None else {"times": self.times, "parts": self.parts}
-        return {"cells": self.cells, "degree": self.degree, **levels}
+        scales = {} if self.scales is None else {"times": self.times, "parts": self.parts}
+        return {"cells": self.cells, "degree": self.degree, **scales}
 
     def attributes(self, name: str) -> dict[str, Any]:
         """Return the attributes of A."""
@@ -197,7 +197,7 @@ class AxisBins(AxisMap):
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
-        """As many bins as the attributes say; two levels of one axis, in whole wide cells."""
+        """As many bins as the attributes say; two scales of one axis, in whole wide cells."""
         del nodes
         cells, times = attributes["cells"], attributes.get("times", 1)
         stated = {"times", "parts"} & set(attributes)
@@ -207,9 +207,9 @@ class AxisBins(AxisMap):
 
 
 @lru_cache(maxsize=4)
-def _narrow_bins(bins: AxisBins, levels: Levels) -> AxisBins:
-    """Make `AxisBins.narrow` of two levels, once for all releases of a design."""
-    matrix = bins.synthesis @ levels.matrix
+def _narrow_bins(bins: AxisBins, scales: TwoScales) -> AxisBins:
+    """Make `AxisBins.narrow` of two scales, once for all releases of a design."""
+    matrix = bins.synthesis @ scales.matrix
     reverse = matrix[::-1, ::-1]
     if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
         matrix = (matrix + reverse) / 2
@@ -323,7 +323,7 @@ class BinnedStrategy(AxisStrategy):
     """Sums of B-spline weights, bin by bin.
 
     A record of weight w in [-1, 1] moves the bins of its output by ``w beta(t)``, and products of
-    B-splines are nonnegative and sum to one, those of two levels too. So ``|w beta(t) - w'
+    B-splines are nonnegative and sum to one, those of two scales too. So ``|w beta(t) - w'
     beta(t')|_1 <= |w| + |w'| <= 2`` in one output or in two, whatever the signs; the missing record
     gives half.
     """
@@ -340,21 +340,21 @@ class BinnedStrategy(AxisStrategy):
 
     @cached_property
     def layout(self) -> ArrayLayout:
-        """One integer for each product of B-splines, of an axis with levels for each of both."""
+        """One integer for each product of B-splines, of an axis with scales for each of both."""
         return ArrayLayout(tuple(axis.rank for axis in self.bins))
 
     @property
     def counted(self) -> ArrayLayout:
-        """One integer for each product of B-splines, of an axis with levels of the narrow ones."""
+        """One integer for each product of B-splines, of an axis with scales of the narrow ones."""
         return ArrayLayout(tuple(axis.count for axis in self.bins))
 
     def total(self, released: Iterable[Int64Array]) -> float:
         """Return the sum of all bins, of the slabs of released integers."""
-        levels, integers = self.bins[0].levels, np.concatenate([slab.ravel() for slab in released])
-        if levels is None:
+        scales, integers = self.bins[0].scales, np.concatenate([slab.ravel() for slab in released])
+        if scales is None:
             return float(sum(integers.tolist()))
-        wide = int(sum(integers[: levels.wide].tolist()))  # most of each record, in few numbers
-        return levels.parts * wide / (levels.parts - 1)
+        wide = int(sum(integers[: scales.wide].tolist()))  # most of each record, in few numbers
+        return scales.parts * wide / (scales.parts - 1)
 
     def row_sums(self, axis: int) -> FloatArray:
         """Ones: errors of single bins add up."""

@@ -99,14 +99,14 @@ class AxisSpectrum(LinearMap):
     """Stored analysis integers of one axis, their power of two, and the eigenvalues.
 
     `packed` has the integers of T as little-endian int64 in C order: ``T = integers * 2^exponent``.
-    `levels` are the kept eigenvalues, decreasing: public constants that fix weights and synthesis.
+    `eigenvalues` are those kept, decreasing: public constants that fix weights and synthesis.
     `weighting` is the power a of the eigenvalues. An evaluation uses the leading `used`
     eigenvectors, all for 0; that is never stored.
     """
 
     packed: bytes = field(repr=False)
     exponent: int
-    levels: tuple[float, ...]
+    eigenvalues: tuple[float, ...]
     weighting: float = 0.25
     used: int = 0
 
@@ -122,17 +122,12 @@ class AxisSpectrum(LinearMap):
     @property
     def rank(self) -> int:
         """Number of eigenvectors, d."""
-        return len(self.levels)
+        return len(self.eigenvalues)
 
     @cached_property
     def integers(self) -> Int64Array:
         """The stored integers, shape (d, k + 1)."""
         return np.frombuffer(self.packed, dtype="<i8").astype(np.int64).reshape(self.rank, -1)
-
-    @cached_property
-    def eigenvalues(self) -> FloatArray:
-        """`levels` as an array, shape (d,)."""
-        return np.array(self.levels)
 
     @cached_property
     def analysis(self) -> FloatArray:
@@ -148,7 +143,7 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def energies(self) -> FloatArray:
         """``mu^{2a}``: squared norms of the columns of A."""
-        return np.asarray(self.eigenvalues ** (2 * self.weighting))
+        return np.array(self.eigenvalues) ** (2 * self.weighting)
 
     @cached_property
     def row_sums(self) -> FloatArray:
@@ -176,12 +171,14 @@ class AxisSpectrum(LinearMap):
     @cached_property
     def weights(self) -> FloatArray:
         """``w_j = mu_j^{a - 1/2}``: how much more noise the orthonormal coordinate j carries."""
-        return np.asarray(self.eigenvalues ** (self.weighting - 0.5))
+        return np.array(self.eigenvalues) ** (self.weighting - 0.5)
 
     def cut(self, rank: int) -> Self:
         """The leading `rank` eigenvectors alone."""
         width = self.integers.shape[1]
-        return replace(self, packed=self.packed[: 8 * width * rank], levels=self.levels[:rank])
+        return replace(
+            self, packed=self.packed[: 8 * width * rank], eigenvalues=self.eigenvalues[:rank]
+        )
 
     def using(self, rank: int) -> Self:
         """The same released values, evaluated with the leading `rank` eigenvectors alone."""
@@ -193,7 +190,7 @@ class AxisSpectrum(LinearMap):
         return {
             "integers": packed,
             "exponent": self.exponent,
-            "eigenvalues": list(self.levels),
+            "eigenvalues": list(self.eigenvalues),
             "weighting": self.weighting,
         }
 
@@ -201,20 +198,20 @@ class AxisSpectrum(LinearMap):
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Read what `to_dict` wrote."""
         packed = base64.b64decode(content["integers"])
-        levels = tuple(content["eigenvalues"])
-        return cls(packed, content["exponent"], levels, content["weighting"])
+        eigenvalues = tuple(content["eigenvalues"])
+        return cls(packed, content["exponent"], eigenvalues, content["weighting"])
 
     def arrays(self) -> dict[str, FloatArray | Int64Array]:
         """The integers of T, and the eigenvalues."""
-        return {"analysis": self.integers, "eigenvalues": self.eigenvalues}
+        return {"analysis": self.integers, "eigenvalues": np.array(self.eigenvalues)}
 
     @classmethod
     def of_arrays(cls, read: Callable[[str], tuple[Any, dict[str, Any]]]) -> Self:
         """Read what `arrays` wrote."""
         analysis, attributes = read("analysis")
-        levels, _ = read("eigenvalues")
+        eigenvalues = tuple(read("eigenvalues")[0].tolist())
         packed = np.asarray(analysis).astype("<i8").tobytes()
-        return cls(packed, attributes["exponent"], tuple(levels.tolist()), attributes["weighting"])
+        return cls(packed, attributes["exponent"], eigenvalues, attributes["weighting"])
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:

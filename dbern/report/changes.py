@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dbern.ask.points import confidence
+from dbern.ask.points import read_beta
 from dbern.data.domain import Domain, named_with
 from dbern.errors import SpecError, optional_import, printable
 from dbern.report.colours import INK, channels
@@ -62,13 +62,13 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     import xarray
 
     _check_alike(new, old)
-    level, domain = confidence(beta), new.domain
+    probability, domain = read_beta(beta), new.domain
     shape, window = SHAPES[len(domain.axes)], _middles(domain)
     sides = new, old
-    rows = [_rows_with_values(synopsis, level / 2 * _OF_ROWS) for synopsis in sides]
+    rows = [_rows_with_values(synopsis, probability / 2 * _OF_ROWS) for synopsis in sides]
     counts = [count for count in rows if count is not None]
     divided = new.meaning == "density" and len(counts) == len(sides)
-    beta_i = level / 2 * (1 - _OF_ROWS if divided else 1)
+    beta_i = probability / 2 * (1 - _OF_ROWS if divided else 1)
     numbers = [_numbers(synopsis, shape, window, beta_i) for synopsis in sides]
     if divided:
         numbers = list(map(_of_rows, numbers, counts, sides))
@@ -81,7 +81,11 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
         change[name].attrs = here[name].attrs
     for array in change.values():
         array.attrs = dict(here.attrs)
-    change.attrs = {"new": new.metadata["name"], "old": old.metadata["name"], "beta": float(level)}
+    change.attrs = {
+        "new": new.metadata["name"],
+        "old": old.metadata["name"],
+        "beta": float(probability),
+    }
     for name, count in zip(("new_rows", "old_rows"), rows, strict=True):
         change.attrs |= {} if count is None else {name: round(count[0])}
     return change

@@ -160,27 +160,27 @@ class BiasOfData:
         num_simultaneous *= count * array.function_class.choices
         weights = self.bias_weights(smoothing)
         beta_i = beta * BAND["approximation"] / num_simultaneous
-        level = math.log((weights.l2.size + self.private_rows) / beta_i)
-        max_total = self.max_total(level)
+        exponent = math.log((weights.l2.size + self.private_rows) / beta_i)
+        max_total = self.max_total(exponent)
         worst = max_total * certificate.approximation
-        table = np.minimum(self._approximation(weights, level), worst)
+        table = np.minimum(self._approximation(weights, exponent), worst)
         rounding, approximation = max_total * certificate.rounding, float(table.max())
         summary = replace(
             certificate, approximation=approximation, rounding=rounding, beta=float(beta)
         )
         return ArrayBand(summary, CellBiases(array, table), certificate.total)
 
-    def _approximation(self, weights: BiasWeights, level: float) -> FloatArray:
+    def _approximation(self, weights: BiasWeights, exponent: float) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
         count_array = self.count_array
-        reached = errors_of(count_array.law).weighted_tail(weights.l2, weights.largest, level)
+        reached = errors_of(count_array.law).weighted_tail(weights.l2, weights.largest, exponent)
         rest = _granule(count_array) * reached + count_array.released_error * weights.l1
         return weights.read(count_array.released, self.array.value_unit * rest)
 
-    def max_total(self, level: float) -> float:
+    def max_total(self, exponent: float) -> float:
         """Bound all rows that count over the normalizer, at least 1; of a public number it is 1.
 
-        It fails with probability ``exp(-level)``.
+        It fails with probability ``exp(-exponent)``.
         """
         if not self.private_rows:
             return 1.0
@@ -192,7 +192,7 @@ class BiasOfData:
             np.array(math.prod(float(np.linalg.norm(weights, order)) for weights in axes))
             for order in (1, 2, math.inf)
         )
-        reached = errors_of(array.law).weighted_tail(l2, largest, level)
+        reached = errors_of(array.law).weighted_tail(l2, largest, exponent)
         rest = _granule(array) * reached + array.released_error * l1
         return max(1.0, OUTWARD * float(total + rest))
 
@@ -305,10 +305,12 @@ def _quotient_bands(
     weights, scale = denominator.bias_weights(smoothing), below.value_unit
     of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
     num_bounds = len(_NODES) * weights.l2.size + denominator.private_rows
-    level = math.log(num_bounds / (beta * BAND["approximation"]))
-    max_total = denominator.max_total(level)
+    exponent = math.log(num_bounds / (beta * BAND["approximation"]))
+    max_total = denominator.max_total(exponent)
     scales = [array.law.scale * _granule(array) for array in (top, below)]
-    tail = _granule(below) * errors_of(below.law).weighted_tail(weights.l2, weights.largest, level)
+    tail = _granule(below) * errors_of(below.law).weighted_tail(
+        weights.l2, weights.largest, exponent
+    )
     bands = []
     for m in _NODES:
         noise = radius.q * math.hypot(scales[0], m * scales[1])
@@ -353,9 +355,9 @@ def ratio_ends(
     low, high = np.full_like(value, math.inf), np.full_like(value, -math.inf)
     for (start, at_start), (stop, at_stop) in itertools.pairwise(zip(_NODES, rest, strict=True)):
         slope = (at_stop - at_start) / (stop - start)
-        level = at_start - slope * start
-        lower = Contrast(top - level, below + slope, norm)
-        upper = Contrast(top + level, below - slope, norm)
+        intercept = at_start - slope * start
+        lower = Contrast(top - intercept, below + slope, norm)
+        upper = Contrast(top + intercept, below - slope, norm)
         first, last = confidence_set(Sides(value, lower, upper), Radius(1.0), (start, stop))
         low = np.where(first <= last, np.minimum(low, first), low)
         high = np.where(first <= last, np.maximum(high, last), high)

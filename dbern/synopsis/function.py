@@ -275,7 +275,7 @@ def _responses(
     metadata: Mapping[str, Any],
 ) -> ReleasedResponses | None:
     """Return the responses that bins weigh; None where these are not the bins of the rows."""
-    if (weighted[0].splines, weighted[0].levels) != (rows.splines, rows.levels):
+    if (weighted[0].splines, weighted[0].scales) != (rows.splines, rows.scales):
         return None
     low, high = combination.low, combination.high
     return ReleasedResponses(weighted, low, high, response_name(metadata))
@@ -284,6 +284,6 @@ def _responses(
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
-    released, levels = array.released / array.value_unit, array.bins[0].levels
+    released, scales = array.released / array.value_unit, array.bins[0].scales
     law, error = array.law, array.released_error
-    return NoisyMeasure(released, splines, law, error, stream, levels=levels)
+    return NoisyMeasure(released, splines, law, error, stream, scales=scales)

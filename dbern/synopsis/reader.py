@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dbern.ask.points import Order, Points, Shape, Window, confidence, gridded, plain
+from dbern.ask.points import Order, Points, Shape, Window, gridded, plain, read_beta
 from dbern.certify.certificate import Certificate
 from dbern.certify.error_summary import ErrorSummary
 from dbern.combination.base import Answer, Combination, Meaning
@@ -315,14 +315,14 @@ class Synopsis:
         self, beta: float | str = 0.05, h: Order = None, *, about: About = "these-data"
     ) -> Certificate:
         """Return the parts of `band`: approximation, rounding and noise; it raises as that does."""
-        return self._bands.certificate(BandRequest(confidence(beta), h, about))
+        return self._bands.certificate(BandRequest(read_beta(beta), h, about))
 
     def explain(self, beta: float | str = 0.05) -> str:
         """Return who may fail with which share of beta, in a band and in an answer.
 
         Arrays, groups and several candidates deal out theirs in equal parts before.
         """
-        return self._bands.failure_text(confidence(beta))
+        return self._bands.failure_text(read_beta(beta))
 
     def promises(self, largest: float | None = None) -> ErrorSummary:
         """Return the errors that `show` and reports print, at the confidence of the certificate.
@@ -360,7 +360,7 @@ class Synopsis:
         SpecError
             For points, a confidence or an order that this synopsis cannot have.
         """
-        request = BandRequest(confidence(beta), h, about)
+        request = BandRequest(read_beta(beta), h, about)
         self._bands.prepare(request)  # refused now, and not by a worker
         columns = (*self._function.answer_shape("value"), 2)
         ends = map_points(self, points, partial(_bound_block, request=request), columns)
@@ -399,7 +399,7 @@ class Synopsis:
         """
         moments = self.arrays[0]
         if isinstance(moments, ReleasedMoments):
-            return moments.regression(response, columns, ridge, confidence(beta))
+            return moments.regression(response, columns, ridge, read_beta(beta))
         regression = released_regression(moments, self.domain, self.combination)
         if (response, columns, ridge) != (None, None, None):
             raise SpecError(

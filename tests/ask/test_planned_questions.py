@@ -88,8 +88,8 @@ def test_widths_are_those_of_edges_and_of_noise():
 
 @pytest.mark.slow
 def test_cells_are_as_narrow_as_what_is_asked_for_wants(monkeypatch):
-    """Of one level: of two they are as narrow whatever is asked."""
-    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
+    """Of one scale: of two they are as narrow whatever is asked."""
+    monkeypatch.setattr("dbern.planning.choice._takes_two_scales", lambda *_: False)
     usual, both, rows = (
         asking(*one, noise="binned-laplace")[1] for one in ((), ("density", "cdf"), ("quantile",))
     )

@@ -41,12 +41,12 @@ def test_the_store_of_a_whole_spectrum_is_what_the_format_says(project, exact_re
     (facts,) = root.attrs["components"]
     assert facts["spectral"] == "lattice"
     group = root["components/decision"]
-    analysis, levels = group["spectral/analysis"], group["spectral/eigenvalues"][...]
+    analysis, eigenvalues = group["spectral/analysis"], group["spectral/eigenvalues"][...]
     stored = analysis[...] * 2.0 ** analysis.attrs["exponent"]
-    back = stored.T * levels ** (2 * analysis.attrs["weighting"])
+    back = stored.T * eigenvalues ** (2 * analysis.attrs["weighting"])
     scale = group["coefficients"].attrs["scale_factor"]
     values = back @ (group["spectral/released"][...] * scale)
-    assert stored.shape == (len(levels), 13)
+    assert stored.shape == (len(eigenvalues), 13)
     np.testing.assert_allclose(group["coefficients"][...] * scale, values, atol=0.51 * scale)
 
 

@@ -86,7 +86,7 @@ def test_a_release_without_noise_is_what_another_solver_finds(exact_release, nam
     assert (VALUES in plan.explain(details=True)) == (VALUES in model.said)
     if "spectral" in model.noise:
         (component,) = plan.components
-        assert component.strategy.layout.shape == (len(component.maps[0].levels),)
+        assert component.strategy.layout.shape == (len(component.maps[0].eigenvalues),)
     low, high = synopsis.interval(at)
     assert ((low <= exact + model.slack) & (exact <= high + model.slack)).all()
     assert synopsis.verify() > 0

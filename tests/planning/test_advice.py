@@ -20,9 +20,9 @@ from dbern.planning.spec import ReleaseSpec
 def test_bins_that_err_alike_are_told_apart_by_what_they_promise(monkeypatch):
     """The least error is that of other bins; where a number is released too it decides alone.
 
-    Of one level: of two, shares and quantiles count too.
+    Of one scale: of two, shares and quantiles count too.
     """
-    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
+    monkeypatch.setattr("dbern.planning.choice._takes_two_scales", lambda *_: False)
 
     def candidates(**mechanism):
         data = {"n": 20_000, "bounds": {"x": [0.0, 1.0]}}

@@ -117,7 +117,9 @@ def test_a_wrong_matrix_has_a_wrong_norm_and_is_seen():
     assert 1 <= spectrum.norm(cube, lattice) < 1 + 1e-6
     integers = spectrum.integers.copy()
     integers[2] *= 2
-    wrong = LatticeSpectrum(integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.levels)
+    wrong = LatticeSpectrum(
+        integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.eigenvalues
+    )
     assert wrong.norm(cube, lattice) > 3.99
 
 

@@ -52,7 +52,7 @@ def test_the_norm_of_the_stored_matrix_is_bounded_not_assumed():
     spectrum = axis_spectrum(kernel, 30, 9)
     integers = spectrum.integers.copy()
     integers[0] *= 3
-    wrong = AxisSpectrum(integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.levels)
+    wrong = AxisSpectrum(integers.astype("<i8").tobytes(), spectrum.exponent, spectrum.eigenvalues)
     assert spectrum.gram_norm(kernel) < 1.001
     assert wrong.gram_norm(kernel) > 8
     bound = SpectralStrategy(Lattice((30,)), (wrong,)).rkhs_sensitivity([kernel], 1).value

@@ -351,7 +351,7 @@ def test_bands_cover_at_least_as_often_as_they_say(kept_noise, axes, bandwidth, 
 
 @pytest.mark.turns("coverage", 8)
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_level")
+@pytest.mark.usefixtures("one_scale")
 def test_bins_of_a_high_degree_have_bands_that_cover(kept_noise):
     case = planned(1, 200_000, 0.05, epsilon="10")
     (bins,) = case[1].components[0].maps
@@ -493,16 +493,16 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
 
 
 @pytest.fixture
-def one_level(monkeypatch):
-    """Plans of bins of one level, which miss enough of the worst database to tell data apart."""
-    monkeypatch.setattr("dbern.planning.choice._takes_levels", lambda *_: False)
+def one_scale(monkeypatch):
+    """Plans of bins of one scale, which miss enough of the worst database to tell data apart."""
+    monkeypatch.setattr("dbern.planning.choice._takes_two_scales", lambda *_: False)
     planned.cache_clear()
     yield
     planned.cache_clear()
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_level")
+@pytest.mark.usefixtures("one_scale")
 def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
     monkeypatch.setattr("dbern.planning.candidates.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
@@ -760,7 +760,7 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
 # --- Other functions
 
 
-@pytest.mark.usefixtures("one_level")
+@pytest.mark.usefixtures("one_scale")
 def test_responses_use_the_bins_that_count_them():
     """Signs that follow r_y are as bad as they can be; the quotient's band holds all the same."""
     t = np.random.default_rng(4).uniform(size=5000)

@@ -22,7 +22,7 @@ from reference import bernstein
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern
-from dbern.ask.points import confidence
+from dbern.ask.points import read_beta
 from dbern.bernstein.pieces import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
 from dbern.synopsis import bands
@@ -145,7 +145,7 @@ def test_a_wrong_shape_order_confidence_method_or_table_is_refused(two, ask, mes
 
 @pytest.mark.parametrize(("beta", "exact"), [(0.05, "1/20"), ("1/3", "1/3"), ("0.1", "1/10")])
 def test_a_confidence_is_as_it_is_written(beta, exact):
-    assert confidence(beta) == Fraction(exact)
+    assert read_beta(beta) == Fraction(exact)
 
 
 def test_bounds_are_closed_and_all_outside_is_nan(two):

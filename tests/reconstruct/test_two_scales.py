@@ -1,4 +1,4 @@
-"""Bins of two levels: exact sums, sensitivity, least squares, stores, and answers that cover."""
+"""Bins of two scales: exact sums, sensitivity, least squares, stores, and answers that cover."""
 
 from __future__ import annotations
 
@@ -15,59 +15,64 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.bernstein.splines import bin_matrix
 from dbern.planning.planner import plan_files
 from dbern.reconstruct.bins import AxisBins, axis_bins
-from dbern.reconstruct.levels import Levels
+from dbern.reconstruct.two_scales import TwoScales
 from dbern.testing import integers_of_each, moves
 
-SHAPES = [Levels(40, 2, 4, 8), Levels(30, 1, 3, 5), Levels(60, 3, 5, 12), Levels(6, 3, 2, 2)]
+SHAPES = [
+    TwoScales(40, 2, 4, 8),
+    TwoScales(30, 1, 3, 5),
+    TwoScales(60, 3, 5, 12),
+    TwoScales(6, 3, 2, 2),
+]
 
 
-@pytest.mark.parametrize("levels", SHAPES)
-def test_numbers_are_the_splines_of_both_levels(levels):
+@pytest.mark.parametrize("scales", SHAPES)
+def test_numbers_are_the_splines_of_both_scales(scales):
     t = np.append(np.random.default_rng(0).uniform(size=500), [0.0, 0.5, 1.0])
-    narrow = bin_matrix(t, levels.cells, levels.degree)
-    wide = bin_matrix(t, levels.cells // levels.times, levels.degree)
-    share = 1 / levels.parts
+    narrow = bin_matrix(t, scales.cells, scales.degree)
+    wide = bin_matrix(t, scales.cells // scales.times, scales.degree)
+    share = 1 / scales.parts
     expected = np.hstack([(1 - share) * wide, share * narrow])
-    np.testing.assert_allclose(narrow @ levels.matrix.T, expected, rtol=0, atol=1e-15)
-    assert expected.shape[1] == levels.count
-    assert levels.matrix.min() >= 0
-    np.testing.assert_allclose(levels.matrix.sum(axis=0), 1.0, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(narrow @ scales.matrix.T, expected, rtol=0, atol=1e-15)
+    assert expected.shape[1] == scales.count
+    assert scales.matrix.min() >= 0
+    np.testing.assert_allclose(scales.matrix.sum(axis=0), 1.0, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("levels", SHAPES)
-def test_integers_are_summed_exactly(levels):
+@pytest.mark.parametrize("scales", SHAPES)
+def test_integers_are_summed_exactly(scales):
     """Beside fractions; integers are as large as 2^62, which no sum of int64 holds."""
-    counts = np.random.default_rng(1).integers(-(2**62), 2**62, levels.cells + levels.degree)
-    whole, cells = levels.whole(counts), levels.cells // levels.times
-    assert [number / levels.unit for number in whole] == [
-        float(sum(Fraction(float(m)).limit_denominator(levels.unit) * int(c)
+    counts = np.random.default_rng(1).integers(-(2**62), 2**62, scales.cells + scales.degree)
+    whole, cells = scales.whole(counts), scales.cells // scales.times
+    assert [number / scales.unit for number in whole] == [
+        float(sum(Fraction(float(m)).limit_denominator(scales.unit) * int(c)
                   for m, c in zip(row, counts, strict=True)))
-        for row in levels.matrix
+        for row in scales.matrix
     ]  # fmt: skip
-    assert len(whole) - len(counts) == cells + levels.degree
-    assert sum(whole) == levels.unit * sum(map(int, counts))
+    assert len(whole) - len(counts) == cells + scales.degree
+    assert sum(whole) == scales.unit * sum(map(int, counts))
 
 
-@pytest.mark.parametrize("levels", SHAPES)
-def test_functionals_are_read_with_the_least_noise(levels):
-    expected = np.linalg.pinv(levels.matrix)
-    np.testing.assert_allclose(levels.inverse, expected, rtol=0, atol=1e-12)
-    unit = np.eye(levels.cells + levels.degree)
-    np.testing.assert_allclose(levels.inverse @ levels.matrix, unit, rtol=0, atol=1e-13)
+@pytest.mark.parametrize("scales", SHAPES)
+def test_functionals_are_read_with_the_least_noise(scales):
+    expected = np.linalg.pinv(scales.matrix)
+    np.testing.assert_allclose(scales.inverse, expected, rtol=0, atol=1e-12)
+    unit = np.eye(scales.cells + scales.degree)
+    np.testing.assert_allclose(scales.inverse @ scales.matrix, unit, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("levels", SHAPES)
-def test_the_largest_norm_is_that_of_both(levels):
-    bins = AxisBins(levels.cells, levels.degree, b"", times=levels.times, parts=levels.parts)
+@pytest.mark.parametrize("scales", SHAPES)
+def test_the_largest_norm_is_that_of_both(scales):
+    bins = AxisBins(scales.cells, scales.degree, b"", times=scales.times, parts=scales.parts)
     t = np.linspace(0, 1, 5003)
-    moved = bin_matrix(t, levels.cells, levels.degree) @ levels.matrix.T
+    moved = bin_matrix(t, scales.cells, scales.degree) @ scales.matrix.T
     assert bins.largest_l2 >= np.linalg.norm(moved, axis=1).max()
     assert bins.largest_l2 <= 1.2 * np.linalg.norm(moved, axis=1).max()
 
 
 def test_both_levels_are_the_same_function():
     plain = axis_bins(Gaussian(0.1), 40, 60, 2, 24)
-    both = plain.in_levels(6, 8)
+    both = plain.on_two_scales(6, 8)
     assert both.rank == 62 + 12
     np.testing.assert_allclose(both.narrow.synthesis, plain.synthesis, rtol=0, atol=1e-12)
     assert both.narrow.mirrored
@@ -75,8 +80,8 @@ def test_both_levels_are_the_same_function():
     assert sizes[0] < 0.5 * sizes[1]  # the noise of a smooth function
 
 
-def test_a_map_of_both_levels_is_stored_and_read():
-    both = axis_bins(Gaussian(0.1), 40, 60, 2, 24).in_levels(6, 8)
+def test_a_map_of_both_scales_is_stored_and_read():
+    both = axis_bins(Gaussian(0.1), 40, 60, 2, 24).on_two_scales(6, 8)
     assert AxisBins.from_dict(both.to_dict()) == both
     stored = both.arrays()["synthesis"], both.attributes("synthesis")
     assert AxisBins.of_arrays(lambda _: stored) == both
@@ -110,19 +115,19 @@ ROWS = np.random.default_rng(5).beta(2, 4, 20_000)
 @pytest.mark.slow
 def test_a_plan_takes_both_levels_where_the_function_errs_hardly_more():
     (both,) = plan_files(spec(len(ROWS)), ()).components
-    assert both.maps[0].levels is not None
-    assert both.strategy.layout.shape == (both.maps[0].levels.count,)
+    assert both.maps[0].scales is not None
+    assert both.strategy.layout.shape == (both.maps[0].scales.count,)
     (few,) = plan_files(spec(200), ()).components  # whose noise is what matters
-    assert few.maps[0].levels is None
+    assert few.maps[0].scales is None
 
 
 @pytest.mark.parametrize("noise", ["binned-laplace", "binned-k-norm", "binned-gaussian"])
 def test_no_neighbor_moves_more_than_is_planned(noise):
-    """Records at edges of cells of both levels, and anywhere, by the exact integers."""
+    """Records at edges of cells of both scales, and anywhere, by the exact integers."""
     case = spec(20_000, {"delta": "1e-6"} if "gaussian" in noise else {}, noise=noise)
     plan = plan_files(case, ())
     axis = plan.components[0].maps[0]
-    assert axis.levels is not None
+    assert axis.scales is not None
     edges = np.arange(axis.cells // axis.times + 1) * axis.times / axis.cells
     anywhere = np.random.default_rng(2).uniform(size=12)
     places = np.concatenate([edges[::5], edges[:3] + 0.5 / axis.cells, anywhere, [np.nan]])
@@ -137,7 +142,7 @@ def test_rounding_moves_numbers_by_no_more_than_is_planned():
     (counter,), axis = plan.counters(case).parts, plan.components[0].maps[0]
     errors, rho = counter.errors, 2.0**-counter.bits
     touched = np.arange(axis.cells)[:, None] + np.arange(axis.degree + 1)
-    moved = np.stack([axis.levels.matrix[:, bins].sum(axis=1) for bins in touched])
+    moved = np.stack([axis.scales.matrix[:, bins].sum(axis=1) for bins in touched])
     assert errors.kernel >= rho * moved.max()
     assert errors.kernel_norms[0] >= 2 * rho * moved.sum(axis=1).max()
     assert errors.kernel_norms[1] >= 2 * rho * np.linalg.norm(moved, axis=1).max()
@@ -203,11 +208,11 @@ def test_answers_cover_as_often_as_they_say(counted, name):
 
 
 def test_answers_that_take_the_levels_for_others_are_caught(counted):
-    """Planted: weights for a narrow level that counts another part of each record."""
+    """Planted: weights for a narrow scale that counts another part of each record."""
     d = synopsis_of(*counted, bytes(32)).distribution()
     measure, box = d.measures[0], {"x": (None, 0.5)}
-    levels = replace(measure.levels, parts=4 * measure.levels.parts)
-    mistaken = replace(d, measures=(replace(measure, levels=levels),))
+    scales = replace(measure.scales, parts=4 * measure.scales.parts)
+    mistaken = replace(d, measures=(replace(measure, scales=scales),))
     exact = (Gaussian(0.05).cumulative(0.5 - ROWS) - Gaussian(0.05).cumulative(0.0 - ROWS)).sum()
     right, wrong = (case.count(box, target="smoothed", beta=1e-6) for case in (d, mistaken))
     assert not wrong.low <= exact <= wrong.high

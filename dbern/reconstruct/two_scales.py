@@ -1,4 +1,4 @@
-"""Bins of two levels on one axis: wide ones for smooth functions, narrow ones for sharp edges.
+"""Bins of two scales on one axis: wide ones for smooth functions, narrow ones for sharp edges.
 
 A density is told best by few wide bins, whose noise adds up least, and a share of rows up to a
 sharp edge by many narrow ones, which know where rows are. Both can be had for little more than the
@@ -32,10 +32,10 @@ MOST_NARROW = 2048
 
 
 @dataclass(frozen=True)
-class Levels:
+class TwoScales:
     """Narrow cells, the degree of their B-splines, how many are a wide one, and the parts.
 
-    The narrow level counts one part of each record, the wide one all others.
+    The narrow scale counts one part of each record, the wide one all others.
     """
 
     cells: int
@@ -50,7 +50,7 @@ class Levels:
 
     @property
     def count(self) -> int:
-        """Number of bins of both levels."""
+        """Number of bins of both scales."""
         return self.wide + self.cells + self.degree
 
     @cached_property
@@ -101,7 +101,7 @@ class Levels:
     def inverse(self) -> FloatArray:
         """P (bins, numbers), without a system as large as the narrow bins.
 
-        With a and f the parts of both levels and ``S = (f^2 / a^2 + RR')^{-1} R``, by the identity
+        With a and f the parts of both scales and ``S = (f^2 / a^2 + RR')^{-1} R``, by the identity
         of Woodbury ``P = (S' / a, (1 - R'S) / f)``.
         """
         f, refinement = 1 / self.parts, self.refinement

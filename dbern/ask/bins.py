@@ -44,7 +44,7 @@ _MAX_DRAWS, DRAWS, _MIN_DRAWS = 4096, 1000, 200
 _NOISE_NUMBERS = 1 << 22  # of noise that are cached: 32 MiB; of more draws than `DRAWS` 8 MiB
 _USED_NUMBERS = 1 << 18  # functionals times draws, of more draws than `DRAWS`
 _MAX_WORK = 1 << 26
-"""Functionals times the sum of their numbers and `DRAWS`: beyond it there are no draws.
+"""Functionals times the sum of released values and `DRAWS`: beyond it there are no draws.
 
 So 4096 are drawn of up to 15 000 bins, 50 000 of few. At most boxes take 6 s of a processor, means
 of responses 16: by the tail .3 and 8.
@@ -55,13 +55,13 @@ _BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
 
 @dataclass(frozen=True, eq=False)
 class NoisyMeasure:
-    """Released numbers that tell the bins of one array, in shares of the public number of rows.
+    """Released values that tell the bins of one array, in shares of the public number of rows.
 
-    `values` are the bins (b_1, .., b_l), or of one axis the numbers of two `scales`. `law` is the
-    noise of each, `error` bounds its other errors, and the public stream `stream` simulates its
-    noise. `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total`
-    is the most that bins sum to: infinite where the number of rows is private, as shares are then
-    of a normalizer, of which there may be any number of rows.
+    `values` are the bins (b_1, .., b_l), or of one axis those of two `scales`. `law` is the noise
+    of each, `error` bounds its other errors, and the public stream `stream` simulates its noise.
+    `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total` is the
+    most that bins sum to: infinite where the number of rows is private, as shares are then of a
+    normalizer, of which there may be any number of rows.
     """
 
     values: FloatArray
@@ -84,11 +84,11 @@ class NoisyMeasure:
         return self.values if self.scales is None else self.values @ self.scales.inverse.T
 
     def on_released(self, weights: FloatArray) -> FloatArray:
-        """Return weights (.., numbers) of what is released that are those (.., bins) of bins."""
+        """Return weights (.., released) of what is released that are those (.., bins) of bins."""
         return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
 
     def on_bins(self, weights: FloatArray) -> FloatArray:
-        """Return the weights (.., bins) of bins that those (.., numbers) are."""
+        """Return the weights (.., bins) of bins that those (.., released) are."""
         return weights if self.scales is None else np.asarray(weights @ self.scales.matrix)
 
     def population(self, rows: float) -> NoisyMeasure:
@@ -124,15 +124,15 @@ class NoisyMeasure:
         return errors_of(self.law).covariance.scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
     def orthonormal(self, weights: FloatArray) -> FloatArray:
-        """Return a basis (numbers, m) of weights of the numbers, for those (m, bins) of bins.
+        """Return a basis (released, m) of the weights that weights (m, bins) of bins are.
 
-        Each has the noise of one number, sampling included, and no two have any in common.
+        Each has the noise of one value, sampling included, and no two have any in common.
         """
-        numbers, count = self.on_released(weights), self.values.size
+        released, count = self.on_released(weights), self.values.size
         if self.variances is None:
-            return np.linalg.qr(numbers.T)[0]
+            return np.linalg.qr(released.T)[0]
         sampled = weights * np.sqrt(self.variances.ravel())
-        return np.linalg.qr(np.hstack([numbers, sampled]).T)[0][:count]
+        return np.linalg.qr(np.hstack([released, sampled]).T)[0][:count]
 
     @cached_property
     def deviation(self) -> float:
@@ -175,13 +175,13 @@ class NoisyMeasure:
 
 @dataclass(frozen=True, eq=False)
 class BinView:
-    """Layers of released numbers (layers, numbers), weights of whose bins make functionals.
+    """Layers of released values (layers, released), weights of whose bins make functionals.
 
-    Weights are (m, layers, bins), and those of the numbers (m, layers, numbers): of one scale they
-    are the same. `noise` has draws of it, (layers, numbers, draws). `gram` (layers, layers,
-    numbers) has products of the weights of the released numbers in two layers, and `sampled`
-    (layers, layers, bins) those of bins, by the variances of sampling over that of the noise;
-    `max_weights` has the largest sizes of these weights.
+    Weights are (m, layers, bins), and those of the released values (m, layers, released): of one
+    scale they are the same. `noise` has draws of it, (layers, released, draws). `gram` (layers,
+    layers, released) has products of the weights of the released values in two layers, and
+    `sampled` (layers, layers, bins) those of bins, by the variances of sampling over that of the
+    noise; `max_weights` has the largest sizes of these weights.
     """
 
     values: FloatArray
@@ -209,7 +209,7 @@ class BinView:
         return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
 
     def draws_of(self, *weights: FloatArray) -> list[FloatArray]:
-        """Return the functionals of each draw of noise, (m, draws), by weights of the numbers.
+        """Return the functionals of each draw of noise, (m, draws), by `on_released` weights.
 
         Noise does not fit into a processor's cache, and to read it takes longer than to multiply:
         it is read once for all of them.
@@ -227,7 +227,7 @@ class BinView:
         return np.split(draws, np.cumsum(counts)[:-1])
 
     def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Return products of weights of the numbers, as variances of two functionals are."""
+        """Return products of `on_released` weights, as variances of two functionals are."""
         product = np.einsum("mlb,lkb,mkb->m", left, self.gram, right)
         if self.sampled is not None:
             of_bins = self.measure.on_bins(left), self.measure.on_bins(right)
@@ -254,7 +254,7 @@ class BinView:
 
 
 class Functionals(NamedTuple):
-    """Functionals of a view's bins, (m,) each: weights of its numbers, values, draws of noise.
+    """Functionals of a view's bins, (m,) each: `on_released` weights, values, draws of noise.
 
     `squared` is the square of the weights' norm. `max_weight` bounds a weight, and `rounding_error`
     the effect of rounding; `draws` is (m, draws).
@@ -268,9 +268,9 @@ class Functionals(NamedTuple):
     draws: FloatArray
 
 
-def draws_used(count: int, numbers: int) -> int:
-    """Return how many draws functionals of so many numbers use at most: by public facts alone."""
-    few = count * (numbers + DRAWS) <= _MAX_WORK
+def draws_used(count: int, released: int) -> int:
+    """Return how many draws functionals use at most, by public facts alone."""
+    few = count * (released + DRAWS) <= _MAX_WORK
     return max(DRAWS, _USED_NUMBERS // max(count, 1)) if few else 0
 
 

@@ -419,12 +419,12 @@ class Everywhere(NamedTuple):
 
 
 class GridPoints(NamedTuple):
-    """Points of a public grid by number, and a weight's envelope (m, layers, bins) at each.
+    """Points of a public grid by index, and a weight's envelope (m, layers, bins) at each.
 
     Whatever the rows, integrals of the weight grow with the points.
     """
 
-    numbers: Int64Array
+    indices: Int64Array
     envelope: Envelope
 
 
@@ -446,11 +446,11 @@ def bracket(
     first, last = _neighbors(
         view.first_draws(0), points.envelope, base, tau, beta * QUOTIENT["tail"]
     )
-    numbers = np.arange(points.numbers[first], points.numbers[last] + 1)
-    if len(numbers) - 2 <= max(len(coarse.numbers) - 1, 2 * GRID_POINTS):
-        points = GridPoints(numbers, at(numbers))
+    indices = np.arange(points.indices[first], points.indices[last] + 1)
+    if len(indices) - 2 <= max(len(coarse.indices) - 1, 2 * GRID_POINTS):
+        points = GridPoints(indices, at(indices))
         first, last = _neighbors(view, points.envelope, base, tau, beta * QUOTIENT["draws"])
-    return int(points.numbers[first]), int(points.numbers[last]), points
+    return int(points.indices[first]), int(points.indices[last]), points
 
 
 def _neighbors(

@@ -318,8 +318,8 @@ def _quantile_interval(
     refinement = np.clip(_POINTS_IN_DEVIATION * step, 1, _MAX_REFINEMENT)
     finer = 2 ** int(np.log2(refinement)) if smooth else 1
 
-    def at(numbers: Int64Array) -> Envelope:
-        fine = numbers / (count * finer)
+    def at(indices: Int64Array) -> Envelope:
+        fine = indices / (count * finer)
         return under_condition(between(np.zeros_like(fine), fine))
 
     coarse = GridPoints(finer * np.arange(count + 1), cumulative)
@@ -347,18 +347,18 @@ def _multiples_interval(
     def at(last: Int64Array) -> Envelope:
         return under_condition(steps_of_multiples(splines, last))
 
-    numbers = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
-    numbers = np.append(numbers, multiples.count)
-    coarse, base = GridPoints(numbers, at(numbers)), at(np.array([multiples.count]))
-    indices = list[tuple[int, int, int]]()
+    indices = np.arange(-1, multiples.count, -(-multiples.count // GRID_POINTS))
+    indices = np.append(indices, multiples.count)
+    coarse, base = GridPoints(indices, at(indices)), at(np.array([multiples.count]))
+    ends = list[tuple[int, int, int]]()
     for tau in map(float, levels):
         before, last, inner = bracket(view, coarse, at, base, tau, beta)
         shares = _increasing_shares(view, inner.envelope, base)
         position = min(int(np.searchsorted(shares, tau)), len(shares) - 1)
-        guess = int(inner.numbers[position])
-        indices.append((min(max(guess, before + 1), last), before + 1, last))
-    value, low, high = multiples.positions[np.array(indices).T]
-    points = multiples.positions[np.maximum(numbers, 0)]
+        guess = int(inner.indices[position])
+        ends.append((min(max(guess, before + 1), last), before + 1, last))
+    value, low, high = multiples.positions[np.array(ends).T]
+    points = multiples.positions[np.maximum(indices, 0)]
     cells = _cell_widths(view, points, coarse.envelope, base, levels)
     return Interval(value, low, high, np.where(2 * multiples.count * cells < 1, 0.0, cells))
 

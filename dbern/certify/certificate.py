@@ -94,7 +94,7 @@ class ErrorModel:
     released_error: float
     value_unit: float
 
-    def bound(
+    def certificate(
         self,
         h: tuple[int, ...],
         beta: Fraction,
@@ -141,7 +141,7 @@ def vector_bound(
     With `features`, axes l and constant c, entries are weights of linear functions: function by
     function those of coordinates in [0, 1] and, unless c is zero, of c. Then the bound is on every
     function, at every point.
-    `num_simultaneous` as in `ErrorModel.bound`.
+    `num_simultaneous` as in `ErrorModel.certificate`.
     """
     if features is None:
         noise = errors_of(law).tail(count, beta / num_simultaneous)

@@ -30,19 +30,19 @@ class ReleasedShapes:
 
     `arrays` has the names of the axes of each function, and of each vector the number of its
     entries; `features` what vectors say of the functions whose weights they are. The domain has the
-    `axes`, of which `numbers` are no lists of values; `lists` are the lengths of these.
+    `axes`, of which `numeric_axes` are no lists of values; `lists` are the lengths of these.
     """
 
     arrays: tuple[tuple[str, ...] | int, ...]
     features: tuple[FeatureShape, ...]
     axes: tuple[str, ...]
-    numbers: tuple[str, ...]
+    numeric_axes: tuple[str, ...]
     lists: tuple[int, ...]
 
     @property
     def columns(self) -> int:
-        """Number of listed values and of axes of numbers."""
-        return sum(self.lists) + len(self.numbers)
+        """Number of listed values and of numeric axes."""
+        return sum(self.lists) + len(self.numeric_axes)
 
     @property
     def functions(self) -> tuple[tuple[str, ...], ...]:

@@ -265,7 +265,7 @@ class KernelScores(ClassScores):
 
     def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the sums of each axis and class, and the counts."""
-        sums = [(name,) for name in shapes.numbers for _ in self.classes]
+        sums = [(name,) for name in shapes.numeric_axes for _ in self.classes]
         counts = len(self.classes) * (1 + sum(shapes.lists))
-        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numeric_axes)
         return fits_axes and self.lists == shapes.lists and shapes.arrays == (*sums, counts)

@@ -223,7 +223,7 @@ class GaussianScores(ClassScores):
 
     def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the moments of each class, and its cells."""
-        numbers_per_class = 1 + 2 * len(shapes.numbers) + sum(shapes.lists)
-        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numbers)
+        numbers_per_class = 1 + 2 * len(shapes.numeric_axes) + sum(shapes.lists)
+        fits_axes = len(self.peaks) == len(self.floors) == len(shapes.numeric_axes)
         fits = fits_axes and self.lists == shapes.lists
         return fits and shapes.arrays == (len(self.classes) * numbers_per_class,)

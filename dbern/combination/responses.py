@@ -301,7 +301,7 @@ class LeastSquares(CutToRange):
 
     def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are the moments of the axes, of lists and of the response."""
-        numbers = count_with_products(len(shapes.numbers), self.degree)
+        numbers = count_with_products(len(shapes.numeric_axes), self.degree)
         listed = self.degree is None or self.lists == shapes.lists
         fits = numbers < MOST_NUMBERS and self.response not in shapes.axes and listed
         fits &= numbers + sum(shapes.lists) < MOST_COLUMNS or not shapes.lists
@@ -310,5 +310,5 @@ class LeastSquares(CutToRange):
 
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, products included, and the constant."""
-        numbers = count_with_products(len(shapes.numbers), self.degree)
+        numbers = count_with_products(len(shapes.numeric_axes), self.degree)
         return sum(shapes.lists) + numbers, self.constant

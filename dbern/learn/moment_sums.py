@@ -91,7 +91,7 @@ class MomentSums(VectorSum):
         deviation = math.sqrt(2) * moments.sensitivity(1).value / n / float(epsilon)
         entry = deviation**2 * moments.variances[1, -1]
         by_value = float(entry * sum(size**2 for size in moments.blocks))
-        directions = typical_variances(moments.numbers - 1)
+        directions = typical_variances(moments.numeric - 1)
         inverses, count = float(np.sum(1 / directions)), max(1, len(directions))
         slopes = EXPLAINED * TYPICAL_STD**2 * inverses / count
         equations = deviation**2 * (moments.variances[-2, -1] + slopes)
@@ -134,7 +134,7 @@ class MomentSums(VectorSum):
     def memory(self) -> Memory:
         """Memory of numbers, positions and masks, and of the products of a few records."""
         moments = self.moments
-        columns = 6 * moments.numbers + 3 * len(moments.blocks)
+        columns = 6 * moments.numeric + 3 * len(moments.blocks)
         return Memory(
             8 * (8 + columns), tables=8 * (4 * _ROWS * moments.numeric_size + moments.size)
         )

@@ -98,7 +98,7 @@ def _typical_products(moments: Moments) -> FloatArray:
 
     Each number and each list explains the same share of the response's variance.
     """
-    explained = math.sqrt(EXPLAINED / max(1, moments.numbers - 1 + len(moments.blocks)))
+    explained = math.sqrt(EXPLAINED / max(1, moments.numeric - 1 + len(moments.blocks)))
     products = np.zeros((1 + moments.columns,) * 2)
     products[0, 0], start = 1.0, 1
     means, covariance = products[0], products[1:, 1:]
@@ -110,7 +110,7 @@ def _typical_products(moments: Moments) -> FloatArray:
         covariance[block, -1] = explained * TYPICAL_STD * pattern / pattern.std() / size
         start += size
     numbers = slice(start - 1, moments.columns)
-    covariance[numbers, numbers] = TYPICAL_STD**2 * np.eye(moments.numbers)
+    covariance[numbers, numbers] = TYPICAL_STD**2 * np.eye(moments.numeric)
     covariance[numbers, -1] = explained * TYPICAL_STD**2
     covariance[-1, -1] = TYPICAL_STD**2
     covariance[-1] = covariance[:, -1]

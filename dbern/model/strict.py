@@ -130,7 +130,7 @@ def listed_in(names: Collection[str]) -> AfterValidator:
     return checked(lambda name: require(name in names, f"is none of {', '.join(names)}"))
 
 
-def number(text: str) -> float:
+def as_float(text: str) -> float:
     """Return an exact decimal or fraction as a float.
 
     Raises ValueError for anything else, or what no float holds.
@@ -143,13 +143,13 @@ def _require_plain(name: str) -> None:
 
 
 def _require_positive(text: str) -> None:
-    require(number(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
+    require(as_float(text) >= MIN_NUMBER, f"must be above 0, and at least {MIN_NUMBER:g}")
 
 
 Name = Annotated[str, StringConstraints(max_length=255), checked(_require_plain)]
 
 
-Exact = Annotated[str, StringConstraints(max_length=4000), checked(number)]
+Exact = Annotated[str, StringConstraints(max_length=4000), checked(as_float)]
 
 
 PositiveDecimal = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]

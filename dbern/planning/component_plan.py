@@ -370,7 +370,7 @@ def _certified(
     bias = statistic.function_class
     stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
     model = ErrorModel(bias, strategy, law, *errors, statistic.unit)
-    certificate = model.bound(design.h, beta, num_outputs, _lower_bound(statistic, resolved))
+    certificate = model.certificate(design.h, beta, num_outputs, _lower_bound(statistic, resolved))
     meaning = resolved.spec.combination.meaning({"kind": resolved.spec.learner.kind})
     if meaning != "density" or not statistic.unsigned:
         return stored, certificate, 0.0

@@ -28,12 +28,12 @@ class Limits(NamedTuple):
 class StoredArray:
     """One array of a map, as synopses hold it and readers, who may have a stranger's, demand it.
 
-    Dimensions are "mode" and "axis", numbers "int64" or "float64". Its attributes are fields of the
-    map, within limits.
+    Dimensions are "mode" and "axis", the `dtype` "int64" or "float64". Its attributes are fields
+    of the map, within limits.
     """
 
     dimensions: tuple[str, ...]
-    numbers: str = "float64"
+    dtype: str = "float64"
     limits: Mapping[str, Limits] = field(default_factory=dict)
 
 

@@ -101,38 +101,39 @@ def product_names(names: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of D `numbers`, the response included, and of categories with `blocks` listed values.
+    """Moments of D `numeric` columns, the response included, and of categories.
 
-    `weight` is a, of the count and of the response's sum. With `older` they are of a store that
-    weighs the count and sums of the response alone.
+    `blocks` are the numbers of listed values of each category. `weight` is a, of the count and of
+    the response's sum. With `older` they are of a store that weighs the count and sums of the
+    response alone.
     """
 
-    numbers: int
+    numeric: int
     weight: int
     blocks: tuple[int, ...] = ()
     older: bool = False
 
     @classmethod
-    def of(cls, numbers: int, blocks: tuple[int, ...] = ()) -> Moments:
+    def of(cls, numeric: int, blocks: tuple[int, ...] = ()) -> Moments:
         """The moments whose weight costs the other entries a twentieth of their accuracy."""
-        unweighted = cls(numbers, 2, blocks).sensitivity(1).value
-        return cls(numbers, min(2 + int(unweighted / 40), _MAX_WEIGHT), blocks)
+        unweighted = cls(numeric, 2, blocks).sensitivity(1).value
+        return cls(numeric, min(2 + int(unweighted / 40), _MAX_WEIGHT), blocks)
 
     @property
     def numeric_size(self) -> int:
         """Number of entries of numbers alone."""
-        return 1 + self.numbers + self.numbers * (self.numbers + 1) // 2
+        return 1 + self.numeric + self.numeric * (self.numeric + 1) // 2
 
     @property
     def size(self) -> int:
         """Number of entries."""
         listed, squares = sum(self.blocks), sum(block**2 for block in self.blocks)
-        return self.numeric_size + listed * (1 + self.numbers) + (listed**2 - squares) // 2
+        return self.numeric_size + listed * (1 + self.numeric) + (listed**2 - squares) // 2
 
     @property
     def columns(self) -> int:
         """Number of columns to regress on or from: listed values, and then numbers."""
-        return sum(self.blocks) + self.numbers
+        return sum(self.blocks) + self.numeric
 
     def entry_names(
         self, names: Sequence[str], values: Sequence[Sequence[str]] = ()
@@ -153,7 +154,7 @@ class Moments:
     @cached_property
     def pairs(self) -> tuple[Int64Array, Int64Array]:
         """Indices of the two numbers of each product, row by row of a triangle."""
-        return np.triu_indices(self.numbers)
+        return np.triu_indices(self.numeric)
 
     @cached_property
     def column_pairs(self) -> tuple[Int64Array, Int64Array]:
@@ -163,12 +164,12 @@ class Moments:
         sum of each number, and then for each two categories the counts of pairs.
         """
         listed, starts = sum(self.blocks), np.cumsum([1, *self.blocks])
-        numbers = np.arange(1 + listed, 1 + listed + self.numbers)
+        numbers = np.arange(1 + listed, 1 + listed + self.numeric)
         rows, columns = self.pairs
-        first = [np.zeros(1 + self.numbers, dtype=np.int64), numbers[rows]]
+        first = [np.zeros(1 + self.numeric, dtype=np.int64), numbers[rows]]
         second = [np.append(0, numbers), numbers[columns]]
         for value in range(1, 1 + listed):
-            first += [np.zeros(1, dtype=np.int64), np.full(self.numbers, value)]
+            first += [np.zeros(1, dtype=np.int64), np.full(self.numeric, value)]
             second += [np.full(1, value), numbers]
         for a, b in itertools.combinations(range(len(self.blocks)), 2):
             of_a, of_b = (np.arange(starts[i], starts[i + 1]) for i in (a, b))
@@ -190,7 +191,7 @@ class Moments:
             scales[(first == 0) & (second > 0) & (second <= listed)] = 2.0
             scales[by_value & (second > listed)] = 0.5
             scales[by_value & of_response] = 4.0
-        scales[[0, self.numbers]] = self.weight
+        scales[[0, self.numeric]] = self.weight
         return scales
 
     @property
@@ -201,7 +202,7 @@ class Moments:
     def of_products(self, products: FloatArray) -> FloatArray:
         """Entries from sums of products of all columns, the first of them of ones."""
         entries = products[self.column_pairs]
-        entries[1 + self.numbers : self.numeric_size] -= (
+        entries[1 + self.numeric : self.numeric_size] -= (
             0.5 * products[0, 0] * (self.pairs[0] == self.pairs[1])
         )
         return np.asarray(entries * self.scales)
@@ -210,7 +211,7 @@ class Moments:
         """Products from entries, over `count`: the inverse of `of_products`."""
         products = np.zeros((1 + self.columns,) * 2)
         scaled = entries / self.scales / count
-        scaled[1 + self.numbers : self.numeric_size] += 0.5 * (self.pairs[0] == self.pairs[1])
+        scaled[1 + self.numeric : self.numeric_size] += 0.5 * (self.pairs[0] == self.pairs[1])
         products[self.column_pairs] = scaled
         products += np.triu(products, 1).T
         listed = np.arange(1, 1 + sum(self.blocks))
@@ -243,7 +244,7 @@ class Moments:
 
     def sensitivity(self, norm: int) -> SensitivityBound:
         """Bound n times the l1 or l2 distance that a replaced record moves the exact entries."""
-        d, a, m = self.numbers - 1, self.weight, len(self.blocks)
+        d, a, m = self.numeric - 1, self.weight, len(self.blocks)
         if norm == 2:
             squared = (d + 5) ** 2 + 4 * (a**2 - 4) + m * (d + 63 + m)
             return SensitivityBound(OUTWARD * math.sqrt(squared), f"sqrt({squared:g}) / n")
@@ -257,7 +258,7 @@ class Moments:
 
     def added_sensitivity(self, norm: int) -> SensitivityBound:
         """Bound n times the l1 or l2 distance that a record moves that is added or removed."""
-        d, a, m = self.numbers - 1, self.weight, len(self.blocks)
+        d, a, m = self.numeric - 1, self.weight, len(self.blocks)
         if norm == 2:
             squared = 2 * a**2 + 1 + 4.75 * d + d**2 / 2
             squared += m * (20 + d / 4) + m * (m - 1) / 2

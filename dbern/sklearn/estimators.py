@@ -429,7 +429,7 @@ class LogisticRegression(_ProbabilisticClassifier):
         (vector,) = (array for array in arrays if isinstance(array, ReleasedVector))
         rows = len(self.classes_) if len(self.classes_) > 2 else 1
         constant = vector.component.features.constant
-        weights = vector.numbers.reshape(rows, -1)
+        weights = vector.entries.reshape(rows, -1)
         functions = [in_data_units(row, domain, constant) for row in weights]
         self.coef_ = np.array([[*coefficients.values()] for coefficients, _ in functions])
         self.intercept_ = np.array([intercept for _, intercept in functions])

@@ -151,9 +151,9 @@ class BiasOfData:
     def band(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> ArrayBand:
-        """Return its band about the data at hand; parameters as of `ReleasedArray.bound`."""
+        """Return its band about the data at hand; parameters as of `ReleasedArray.certificate`."""
         array = self.array
-        certificate = array.bound(
+        certificate = array.certificate(
             smoothing, beta * BAND["values"], num_simultaneous, selected=selected
         )
         count = len(smoothings(array.strategy, array.order)) if selected else 1
@@ -263,7 +263,7 @@ def bands_of(
 ) -> list[ArrayBand]:
     """Return a band of each array; of a `quotient` those of `N - m_i D` where they err together.
 
-    All hold at once. `selected` as of `ReleasedArray.bound`.
+    All hold at once. `selected` as of `ReleasedArray.certificate`.
     """
     if quotient:
         (_, numerator, smoothing), (_, denominator, denominator_smoothing) = parts
@@ -274,7 +274,7 @@ def bands_of(
     bands = []
     for array, follows, smoothing in parts:
         if follows is None:
-            certificate = array.bound(smoothing, beta, len(parts), selected=selected)
+            certificate = array.certificate(smoothing, beta, len(parts), selected=selected)
             bands.append(ArrayBand(certificate, promised=certificate.total))
         else:
             bands.append(follows.band(smoothing, beta, len(parts), selected=selected))

@@ -36,9 +36,9 @@ from dbern.model.strict import (
     PositiveDecimal,
     StrictModel,
     Text,
+    as_float,
     checked,
     listed_in,
-    number,
     or_value_error,
     require,
 )
@@ -248,7 +248,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
 
     @model_validator(mode="after")
     def _require_consistent(self) -> Self:
-        epsilon, delta = number(self.epsilon), number(self.delta)
+        epsilon, delta = as_float(self.epsilon), as_float(self.delta)
         within = _LEAST_EPSILON <= epsilon <= _MOST_EPSILON
         require(within, f"epsilon: not from {_LEAST_EPSILON:g} to {_MOST_EPSILON:g}")
         require(0 <= delta < 1, "delta: not from 0 to below 1")
@@ -284,7 +284,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             ),
             features=tuple((feature.axes, feature.constant) for feature in features),
             axes=tuple(domain),
-            numbers=tuple(axis.name for axis in self.domain.axes if axis.values is None),
+            numeric_axes=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),
         )
         combination = self.combine.restore()

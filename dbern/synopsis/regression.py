@@ -207,7 +207,7 @@ def released_regression(released: Released, domain: Domain, combination: Combina
             'regression: no linear function of a response was released. Release "ridge-regression"'
         )
     constant = combination.constant or 0.0
-    coefficients, intercept = in_data_units(released.numbers, domain, constant)
+    coefficients, intercept = in_data_units(released.entries, domain, constant)
     return Regression(
         response="response",
         domain=domain,
@@ -261,7 +261,7 @@ class ReleasedMoments(ReleasedVector):
     def _measured(self) -> NoisyMoments:
         lists = tuple(len(axis.categories) for axis in self._lists)
         moments = self._combination.moments(len(self._numbers), lists)
-        return NoisyMoments.of(moments, self.numbers, self.deviation(self.smoothing()))
+        return NoisyMoments.of(moments, self.entries, self.deviation(self.smoothing()))
 
     def regression(
         self,

@@ -97,7 +97,7 @@ class Released(ABC):
         """Return the root mean square of its values' noise, from public facts alone."""
 
     @abstractmethod
-    def bound(
+    def certificate(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> Certificate:
         """Bound the error of its values; `selected`: the smoothing was chosen by looking at them.
@@ -229,7 +229,7 @@ class ReleasedArray(Released):
         rest = (max(m, d) for m, d in zip(counts[1:], nodes[1:], strict=True))
         return 8 * (3 * weights + 2 * self.lattice.slab_layers * math.prod(rest))
 
-    def bound(
+    def certificate(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> Certificate:
         """Bound its error; `selected`: the smoothing was chosen by looking at the values.
@@ -238,7 +238,7 @@ class ReleasedArray(Released):
         """
         if selected:
             num_simultaneous *= len(smoothings(self.strategy, self.order))
-        certificate = self.model(smoothing).bound(smoothing.h, beta, num_simultaneous)
+        certificate = self.model(smoothing).certificate(smoothing.h, beta, num_simultaneous)
         moved = 0.0 if smoothing.raw else self.shrunk_distance
         return replace(certificate, noise=certificate.noise + moved)
 
@@ -353,14 +353,14 @@ class ReleasedVector(Released):
     component: VectorComponent
 
     @cached_property
-    def numbers(self) -> FloatArray:
-        """The numbers, (m,)."""
+    def entries(self) -> FloatArray:
+        """The released entries, (m,)."""
         return self._store.values(f"components/{self.name}/coefficients")
 
     @property
     def weights(self) -> FloatArray:
-        """Numbers that a combination computes with."""
-        return self.numbers
+        """Entries that a combination computes with."""
+        return self.entries
 
     @property
     def large(self) -> bool:
@@ -403,7 +403,7 @@ class ReleasedVector(Released):
         del smoothing
         return self.component.noise.covariance.deviation
 
-    def bound(
+    def certificate(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> Certificate:
         """Bound the error of every entry, or of the linear functions that they make."""

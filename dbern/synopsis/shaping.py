@@ -172,11 +172,11 @@ class ShapedArray(ReleasedArray):
         """Return values on a product grid of positions in the unit cube."""
         return self._finished(super().on_grid(positions, smoothing), smoothing)
 
-    def bound(
+    def certificate(
         self, smoothing: Smoothing, beta: Fraction, num_simultaneous: int, *, selected: bool
     ) -> _ShapedCertificate:
         """Return the raw array's bound, with ``shaping``: the most that any point was moved."""
-        raw = super().bound(smoothing, beta, num_simultaneous, selected=selected)
+        raw = super().certificate(smoothing, beta, num_simultaneous, selected=selected)
         _, moved = self._scale(smoothing)
         return _ShapedCertificate(**vars(raw), shaping=moved)
 

@@ -49,7 +49,7 @@ _UNLIKE = "is not what the attributes of the root and the format say"
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """One array: its shape and dimensions, its numbers ("int64" or "float64"), its attributes.
+    """One array: its shape and dimensions, its `dtype` ("int64" or "float64"), its attributes.
 
     `limits` are of attributes that do not follow from the component. `sharded`: cut along the first
     axis; any other array is one chunk.
@@ -57,7 +57,7 @@ class ArrayLayout:
 
     shape: tuple[int, ...]
     dimensions: tuple[str, ...]
-    numbers: str = "float64"
+    dtype: str = "float64"
     attributes: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Limits] = field(default_factory=dict)
     sharded: bool = False
@@ -125,7 +125,7 @@ def map_layouts(component: Component, ranks: Sequence[int]) -> dict[str, ArrayLa
         sizes = {"axis": (group.axis, group.nodes), "mode": (group.mode, rank)}
         for name, stored in axis_map.stored.items():
             names, shape = zip(*(sizes[dimension] for dimension in stored.dimensions), strict=True)
-            layout = ArrayLayout(shape, names, stored.numbers, limits=stored.limits)
+            layout = ArrayLayout(shape, names, stored.dtype, limits=stored.limits)
             layouts[group.paths[name]] = layout
     return layouts
 
@@ -155,7 +155,7 @@ def _implied_by(layout: ArrayLayout) -> dict[str, Any]:
         "zarr_format": 3,
         "node_type": "array",
         "shape": list(layout.shape),
-        "data_type": layout.numbers,
+        "data_type": layout.dtype,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
         "fill_value": MISSING if layout.sharded else 0.0,
@@ -249,7 +249,7 @@ class EncodedArray:
                 f"{where}: {self.name(index)} needs {needed >> 20} MiB, and this process may use "
                 f"{offered >> 20}. Open it where there is more memory"
             )
-        kind = _TYPES[self.layout.numbers]
+        kind = _TYPES[self.layout.dtype]
         values = np.full(
             (self.layers, *self.shape[1:]), MISSING if self.layout.sharded else 0, kind
         )

@@ -118,7 +118,7 @@ class Case:
     def failures(self, beta):
         """Shares of releases that fail, and sizes: the columns of the table."""
         array, count = self.array, RELEASES[self.axes]
-        band = array.bound(self.smoothing, beta * BAND["values"], 1, selected=False)
+        band = array.certificate(self.smoothing, beta * BAND["values"], 1, selected=False)
         noise, rounding, most = band.noise, band.rounding, band.approximation
         tail = self.tail(beta * BAND["approximation"])
         sups = self.granule * noise_sups(self.bases, self.draw, EXACT[self.axes], "slack")

@@ -33,7 +33,7 @@ def exact(moments: Moments, z: np.ndarray, codes: np.ndarray | None = None) -> n
     codes = np.zeros((len(z), len(moments.blocks)), dtype=int) if codes is None else codes
     v, (first, second) = columns_of(moments, z, codes), moments.column_pairs
     squares = (first == second) & (first > 0)
-    kinds = np.append(0, np.repeat([1, 2, 3], [sum(moments.blocks), moments.numbers - 1, 1]))
+    kinds = np.append(0, np.repeat([1, 2, 3], [sum(moments.blocks), moments.numeric - 1, 1]))
     scales = np.array([
         [moments.weight, 2, 1, moments.weight],  # one with one, a value, a feature, the response
         [0, 1, 0.5, 4], [0, 0, 1, 2], [0, 0, 0, 2],
@@ -57,7 +57,7 @@ def largest(moments: Moments, norm: int, rng: np.random.Generator) -> float:
     so ends, zero, and where an entry is the other record's are tried for each coordinate in turn.
     All, half or none of the categories change.
     """
-    d, m, best = moments.numbers, len(moments.blocks), 0.0
+    d, m, best = moments.numeric, len(moments.blocks), 0.0
     for (z, w), same in itertools.product(starts(d, rng), {0, m // 2, m}):
         codes = np.tile(np.arange(m) >= same, (41, 1)).astype(int)
         found = -1.0

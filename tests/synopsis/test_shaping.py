@@ -314,7 +314,7 @@ def test_bins_are_shrunk_by_as_much_as_the_store_and_the_certificate_say(noisy):
     moved, most = (
         np.abs(own - raw).max(),
         SHRUNK_FRACTION
-        * raw_array.bound(raw_array.smoothing(), Fraction(1, 20), 1, selected=False).noise,
+        * raw_array.certificate(raw_array.smoothing(), Fraction(1, 20), 1, selected=False).noise,
     )
     assert 0.5 * array.shrunk_distance < moved <= array.shrunk_distance <= most
     assert array.shrunk_distance > 0.99 * most  # here it is scaled down

@@ -14,7 +14,7 @@ bound over all y of a public cell I the table is read
 - at the worst point mass: no database misses more (`largest_errors`, of the bounds on boxes that
   the splines are raised to: splines above those would be up to 15 % above);
 - at records that are evenly spread (`even_error`), which a plan expects;
-- at the released bins, for the data at hand (`weighed`, `norms`; `dbern.synopsis.bands`).
+- at the released bins, for the data at hand (`weighed`, `norms`; `dbern.synopsis.array_bands`).
 
 *Closer than over supports.* Whatever u_j are, let v be 0 or by how much ``|r_y|`` exceeds ``sum_j
 u_j beta_j`` on a cell of the bins; as B-splines sum to one, ``e_j = u_j + max v`` over the support

@@ -295,9 +295,10 @@ class Synopsis:
 
         With probability at least ``1 - beta`` it covers at every point of the domain at once:
         approximation, rounding, and the quantile of the noise's public law. The approximation is
-        that of the data at hand, bounded by the released numbers alone (`dbern.synopsis.bands`),
-        where `about` says so and the release allows it (see `Synopsis.about`), else that of the
-        worst database. For ``h="auto"`` all holds over all candidates at once.
+        that of the data at hand, bounded by the released numbers alone
+        (`dbern.synopsis.array_bands`), where `about` says so and the release allows it (see
+        `Synopsis.about`), else that of the worst database. For ``h="auto"`` all holds over all
+        candidates at once.
 
         Parameters
         ----------

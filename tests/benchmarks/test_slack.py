@@ -73,7 +73,7 @@ class Case:
         plan = plan_files(spec, ())
         integers = centers(spec, plan, dict(zip(names, rows.T.copy(), strict=True)))
         synopsis = synopsis_of(spec, plan, integers)
-        self.array, self.bias_bound = synopsis.arrays[0], synopsis._bands.local_bias_bounds[0]
+        self.array, self.bias = synopsis.arrays[0], synopsis._bands.biases_of_data[0]
         self.smoothing = synopsis._function.smoothings(None, raw=True)[0]
         self.axes, self.y = axes, np.linspace(0, 1, POINTS[axes])
         array = self.array
@@ -81,7 +81,7 @@ class Case:
         self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
         self.draw = errors_of(array.law).simulate
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
-        self.brackets = self.bias_bound.bias_weights(self.smoothing).envelopes
+        self.brackets = self.bias.weights(self.smoothing).envelopes
         counts = np.array([len(one.kernel) for one in self.brackets])
         grid = np.array(np.meshgrid(*[self.y] * axes, indexing="ij")).reshape(axes, -1).T
         self.cell = tuple(np.clip((grid * counts).astype(int), 0, counts - 1).T)
@@ -142,7 +142,7 @@ class Case:
 
     def tail(self, beta):
         """What the noise of the bins that are read may take away from it, at all points."""
-        table = self.bias_bound._approximation(self.smoothing, beta)
+        table = self.bias._approximation(self.smoothing, beta)
         return table[self.cell] - self.read(self.array.released)
 
 

@@ -31,8 +31,10 @@ from dbern.privacy.keystream import KeyStream
 from dbern.privacy.laws import GaussianNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import axis_bins
-from dbern.synopsis import bands
-from dbern.synopsis.bands import ArrayBand, BandRequest
+from dbern.synopsis import array_bands, quotient_bands
+from dbern.synopsis.array_bands import ArrayBand
+from dbern.synopsis.bands import BandRequest
+from dbern.synopsis.quotient_bands import JointBand, SeparateBands
 
 # --- Brackets
 
@@ -488,7 +490,7 @@ def test_a_bracket_without_its_majorant_is_caught(kept_noise, monkeypatch):
         return inside(synopsis_of(*case, integers).interval(points), truth)
 
     assert covers()
-    monkeypatch.setattr(bands, "weighed", lambda values, _brackets: 0.0 * values.sum())
+    monkeypatch.setattr(array_bands, "weighed", lambda values, _brackets: 0.0 * values.sum())
     assert not covers()
 
 
@@ -526,6 +528,13 @@ def regression(n=400, bandwidth=0.1, epsilon="1", axes=1):
     return planned(axes, n, bandwidth, epsilon=epsilon, roles=_ROLES, kind="nadaraya-watson")
 
 
+def joint_band(synopsis):
+    """The band of the one quotient, whose arrays err together."""
+    (band,) = synopsis._bands.of_quotients(synopsis.combination, BandRequest(Fraction(1, 20)))
+    assert isinstance(band, JointBand)
+    return band
+
+
 def smoothed_responses(points, records, responses, bandwidth):
     """Numerator and denominator, but for a factor, at points."""
     apart = (points[:, None] - records) / bandwidth
@@ -548,7 +557,7 @@ def answers(records):
 @pytest.fixture
 def kept_quotients(monkeypatch):
     """The noise of quotients depends on public facts alone: found once for all draws."""
-    found, real = {}, bands.ratio_radius
+    found, real = {}, quotient_bands.ratio_radius
 
     def kept(strategy, h, laws, beta):
         key = (*h, *laws, beta)
@@ -556,7 +565,7 @@ def kept_quotients(monkeypatch):
             found[key] = real(strategy, h, laws, beta)
         return found[key]
 
-    monkeypatch.setattr(bands, "ratio_radius", kept)
+    monkeypatch.setattr(quotient_bands, "ratio_radius", kept)
 
 
 def covered_quotients(case, draws, records, responses, points, bandwidth, first=0):
@@ -601,8 +610,8 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     points, draws, within, half = np.linspace(0, 1, 100)[:, None], 60, 0, 0
     quiet = synopsis_of(*case, centers(*case, records))
     smoothings = quiet._function.smoothings(None)
-    found = quiet._bands.of_arrays(BandRequest(Fraction(1, 20)))
-    of_top, at_ends = (one.certificate.noise for one in found[1:])
+    found = joint_band(quiet)
+    of_top, at_ends = (one.certificate.noise for one in found.at_nodes[1:])
     m = np.linspace(-1, 1, 41)[:, None]
     widths = np.hypot(of_top, m * math.sqrt(at_ends**2 - of_top**2))
     exact = quiet._function.parts(points, smoothings, len(points))
@@ -620,7 +629,7 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
 def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkeypatch):
     """Of ``N - m D`` at every m, for responses of all signs and sizes."""
     case = regression(200_000, 0.05)
-    monkeypatch.setattr(bands, "ratio_radius", lambda *_: Radius(0.0))
+    monkeypatch.setattr(quotient_bands, "ratio_radius", lambda *_: Radius(0.0))
     monkeypatch.setattr(LaplaceErrors, "weighted_tail", lambda _law, root, *_: np.zeros_like(root))
     points = np.linspace(0, 1, 400)[:, None]
     tight = 0.0
@@ -629,15 +638,14 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
         for name, responses in answers(records).items():
             integers = centers(*case, {**columns(records), "r": responses})
             synopsis = synopsis_of(*case, integers)
-            found = synopsis._bands.of_arrays(BandRequest(Fraction(1, 20)))
-            assert len(found) == len(bands._NODES)
+            found = joint_band(synopsis)
             function = synopsis._function
             parts = function.parts(points, function.smoothings(None), len(points))
             exact = smoothed_responses(points, records, responses, 0.05)
             top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
-            bounds = np.array([band.at(points) for band in found])
+            bounds = np.array([band.at(points) for band in found.at_nodes])
             for m in np.linspace(-1, 1, 9):
-                between = [np.interp(m, bands._NODES, one) for one in bounds.T]
+                between = [np.interp(m, quotient_bands._NODES, one) for one in bounds.T]
                 missed = np.abs(top - m * below)
                 assert (missed <= between).all(), (name, m)
                 tight = max(tight, float((missed / between).max()))
@@ -650,14 +658,18 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     combination = Quotient(low=-3.0, high=5.0)
     m, below = rng.uniform(-1, 1, count), rng.exponential(size=count)
     errors = rng.normal(size=(2, count)) * 10.0 ** rng.uniform(-3, 1, count)
-    nodes, sizes = np.array(bands._NODES), np.array([0.2, 0.3])  # of noise, as much as there is
+    nodes, sizes = (
+        np.array(quotient_bands._NODES),
+        np.array([0.2, 0.3]),
+    )  # of noise, as much as there is
     noises = np.hypot(sizes[0], nodes * sizes[1])
     over = np.maximum(np.abs(errors[0] - nodes[:, None] * errors[1]) - 0.1, 0.0) + 1e-9
     certificates = [Certificate(0.0, 0.0, noise, 0.05, 0.0) for noise in noises]
     pairs = zip(certificates, over, strict=True)
     found = [ArrayBand(one, SimpleNamespace(at=lambda _, own=own: own)) for one, own in pairs]
     parts = [m * below + errors[0], below + errors[1]]
-    low, high = bands.ratio_ends(combination, parts, found, np.zeros((count, 1)))
+    errors = JointBand(tuple(found)).errors(np.zeros((count, 1)))
+    low, high = quotient_bands.ratio_ends(combination, parts, errors)
     assert not (low > 1 + 4 * m + 1e-6).any()
     assert not (1 + 4 * m - 1e-6 > high).any()
     some = slice(300)
@@ -748,10 +760,12 @@ def test_arrays_that_do_not_err_together_have_bounds_that_add_up():
     """A choice after the release, and any database: of D the bound times the size of m."""
     case, t = regression(5000, 0.1), np.random.default_rng(4).uniform(size=(5000, 1))
     (synopsis,) = drawn(case, {**columns(t), "r": 2 * t[:, 0] - 1}, [0])
-    level, points = Fraction(1, 20), np.linspace(0, 1, 50)[:, None]
-    assert len(synopsis._bands.of_arrays(BandRequest(level))) == 3
-    assert len(synopsis._bands.of_arrays(BandRequest(level, "auto"))) == 2
-    assert len(synopsis._bands.of_arrays(BandRequest(level, about="any-database"))) == 2
+    points = np.linspace(0, 1, 50)[:, None]
+    made, beta = synopsis._bands.of_quotients, Fraction(1, 20)
+    assert joint_band(synopsis)
+    for request in (BandRequest(beta, "auto"), BandRequest(beta, about="any-database")):
+        (apart,) = made(synopsis.combination, request)
+        assert isinstance(apart, SeparateBands)
     top, below = smoothed_responses(points, t, 2 * t[:, 0] - 1, 0.1)
     for asked in ({"h": "auto"}, {"about": "any-database"}, {}):
         assert inside(synopsis.interval(points, **asked), top / below)
@@ -767,7 +781,7 @@ def test_responses_use_the_bins_that_count_them():
     signs = np.where(np.sin(90 * t) > 0, 1.0, -1.0)
     (synopsis,) = drawn(regression(5000), {"x": t, "r": signs}, [0])
     assert synopsis.about == "these-data"
-    counting = [one.count_array.name for one in synopsis._bands.local_bias_bounds]
+    counting = [one.count_array.name for one in synopsis._bands.biases_of_data]
     assert counting == ["denominator"] * 2
     points = np.linspace(0, 1, 50)[:, None]
     weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)

@@ -25,7 +25,7 @@ import dbern
 from dbern.ask.points import read_beta
 from dbern.bernstein.pieces import resample
 from dbern.errors import IntegrityError, ReleaseError, SpecError
-from dbern.synopsis import bands
+from dbern.synopsis.array_bands import SmoothedArray
 from dbern.synopsis.evaluate import LEAST_RESAMPLED
 from dbern.synopsis.released import ReleasedArray
 from dbern.synopsis.tables import answer
@@ -558,13 +558,13 @@ def test_bands_cover_and_the_baseline_is_the_nearest_node(two):
 
 def test_a_band_takes_one_thread_however_many_there_are(releases, monkeypatch):
     """Matrices are small: two threads took three times as long, most of it waiting."""
-    seen, made = [], bands.bands_of
+    seen, made = [], SmoothedArray.band
 
     def simultaneous(*given, **how):
         seen.extend(one["num_threads"] for one in threadpool_info())
         return made(*given, **how)
 
-    monkeypatch.setattr(bands, "bands_of", simultaneous)
+    monkeypatch.setattr(SmoothedArray, "band", simultaneous)
     with threadpool_limits(2):
         assert dbern.open(releases[2].url).band() == releases[2].band()
     assert set(seen) == {1}

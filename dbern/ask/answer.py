@@ -53,8 +53,8 @@ class Interval(NamedTuple):
 
     def scaled(self, low: FloatArray | float, width: FloatArray | float) -> Interval:
         """Return the interval of ``low + width x``, for a positive width."""
-        value, first, last = (low + width * numbers for numbers in self[:3])
-        return Interval(value, first, last, width * self.cells)
+        first, last = low + width * self.low, low + width * self.high
+        return Interval(low + width * self.value, first, last, width * self.cells)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -267,10 +267,11 @@ class Question(ABC):
         text, sentence = self.text + rounding, self.sentence and self.sentence + rounding
         attributes = {"long_name": text} | attributes
         value, low, high = (
-            labelled_entries(numbers, labels, attributes, domain) for numbers in interval[:3]
+            labelled_entries(entries, labels, attributes, domain)
+            for entries in (interval.value, interval.low, interval.high)
         )
         target = self.target or "records"
-        answer = Answer(*(value, low, high, target, kind, float(beta), text, unit))
+        answer = Answer(value, low, high, target, kind, float(beta), question=text, unit=unit)
         width = interval.high - interval.low
         mostly_cells = (2 * interval.cells > width) & (width > 0)
         note = ""

@@ -270,8 +270,9 @@ class Quantile(OptionQuestion):
         levels = self.levels
         if multiples is not None and self.target == "records":
             rounded = _multiples_interval(view, splines, multiples, levels, beta / len(levels))
-            value, low, high = map(multiples.at, rounded[:3])
-            return Interval(value, low, high, self.axis.width * rounded.cells)
+            low, high = multiples.at(rounded.low), multiples.at(rounded.high)
+            cells = self.axis.width * rounded.cells
+            return Interval(multiples.at(rounded.value), low, high, cells)
         quantiles = _quantile_interval(view, splines, between, levels, beta / len(levels))
         return quantiles.scaled(self.axis.low, self.axis.width)
 

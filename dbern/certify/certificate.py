@@ -13,6 +13,7 @@ from dbern.certify.approximation import FunctionClass
 from dbern.certify.lower_bounds import LowerBound
 from dbern.certify.noise import linear_noise_bound, noise_bound
 from dbern.combination.base import Combination
+from dbern.data.domain import FeatureShape
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
 from dbern.reconstruct.base import LatticeStrategy, Strategy
@@ -131,7 +132,7 @@ class ErrorModel:
 def vector_bound(
     law: ValueNoise,
     count: int,
-    features: tuple[int, float] | None,
+    features: FeatureShape | None,
     error: float,
     beta: Fraction,
     num_simultaneous: int = 1,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
+from dbern.data.domain import FeatureShape
 from dbern.types import FloatArray
 
 Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"]
@@ -16,9 +17,6 @@ Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"
 
 Answer: TypeAlias = Literal["value", "decision", "probability"]
 """What is asked of a point: the function, what decides between classes, or their probabilities."""
-
-FeatureShape: TypeAlias = tuple[int, float]
-"""Columns and constant of linear functions whose weights are released."""
 
 # What version 1 of the format says by `target.kind` alone, see FORMAT.md.
 _DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)
@@ -193,7 +191,7 @@ class Combination(ABC):
 
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the features that vectors have to state, where they state any."""
-        return shapes.columns, 0.0
+        return FeatureShape(shapes.columns, 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return kind and parameters as JSON values."""

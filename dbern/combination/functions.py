@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, ReleasedShapes
+from dbern.combination.base import Combination, ReleasedShapes
+from dbern.data.domain import FeatureShape
 from dbern.types import FloatArray
 
 
@@ -65,7 +66,7 @@ class FunctionCombination(Combination):
 
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, and the constant."""
-        return shapes.columns, self.constant or 0.0
+        return FeatureShape(shapes.columns, self.constant or 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

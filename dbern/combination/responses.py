@@ -11,14 +11,14 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, FeatureShape, Meaning, ReleasedShapes
+from dbern.combination.base import Combination, Meaning, ReleasedShapes
 from dbern.combination.functions import (
     FunctionCombination,
     count_with_products,
     linear_values,
     with_products,
 )
-from dbern.data.domain import MIN_NUMBER
+from dbern.data.domain import MIN_NUMBER, FeatureShape
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 from dbern.types import FloatArray
@@ -311,4 +311,4 @@ class LeastSquares(CutToRange):
     def features(self, shapes: ReleasedShapes) -> FeatureShape:
         """Return the number of columns, products included, and the constant."""
         numbers = count_with_products(len(shapes.numeric_axes), self.degree)
-        return sum(shapes.lists) + numbers, self.constant
+        return FeatureShape(sum(shapes.lists) + numbers, self.constant)

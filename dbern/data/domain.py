@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -244,6 +244,13 @@ def volume_unit(axes: Sequence[Axis], *, labels: bool = False) -> str:
 def named_with(name: str, units: str) -> str:
     """Return a column's name with its units in parentheses, where it has some."""
     return f"{name} ({units})" if units else name
+
+
+class FeatureShape(NamedTuple):
+    """Columns of `Domain.features`, `axes` of them, and a `constant` one after them unless 0."""
+
+    axes: int
+    constant: float
 
 
 @dataclass(frozen=True)

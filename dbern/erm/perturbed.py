@@ -63,6 +63,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
+from dbern.data.domain import FeatureShape
 from dbern.erm.losses import Logistic
 from dbern.erm.objective import (
     ONE_HOT_VALUE,
@@ -216,7 +217,7 @@ class PerturbedFunctions(Statistic):
         return self.model.entries
 
     @property
-    def features(self) -> tuple[int, float]:
+    def features(self) -> FeatureShape:
         """Axes and constant of the functions."""
         return self.model.features
 

@@ -33,6 +33,7 @@ from typing import Any, cast
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.certify.approximation import FunctionClass
+from dbern.data.domain import FeatureShape
 from dbern.erm.gaussian_features import GaussianFeatures
 from dbern.erm.models import RiskModel
 from dbern.erm.solutions import ValuesAccumulator, WeightsAccumulator
@@ -150,9 +151,9 @@ class LinearFunctions(_RiskStatistic):
     space: LinearFeatures
 
     @property
-    def features(self) -> tuple[int, float]:
+    def features(self) -> FeatureShape:
         """Axes and constant of the functions."""
-        return self.space.dimensions, self.space.kernel.constant
+        return FeatureShape(self.space.dimensions, self.space.kernel.constant)
 
     @property
     def extent(self) -> tuple[float, float] | None:

@@ -28,7 +28,7 @@ from typing import Any, Self
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.oblique import Oblique
 from dbern.certify.approximation import FunctionClass
-from dbern.data.domain import Column, Domain
+from dbern.data.domain import Column, Domain, FeatureShape
 from dbern.errors import SpecError
 from dbern.measure.accumulator import Accumulator, NormalizedAccumulator, most_rows
 from dbern.privacy.budget import Budget, Protection
@@ -151,7 +151,7 @@ class Statistic(ABC):
         return ()
 
     @property
-    def features(self) -> tuple[int, float] | None:
+    def features(self) -> FeatureShape | None:
         """Axes and constant feature of the linear functions whose weights these are, if any."""
         return None
 

@@ -15,7 +15,7 @@ from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag,
 from dbern.bernstein.basis import INTERPOLATED, MOST_AXES, MOST_INTERPOLATED, MOST_K
 from dbern.bernstein.oblique import Oblique
 from dbern.certify.certificate import Certificate
-from dbern.data.domain import MAX_NUMBER, MIN_NUMBER
+from dbern.data.domain import MAX_NUMBER, MIN_NUMBER, FeatureShape
 from dbern.model.function_classes import StoredClass
 from dbern.model.strict import (
     ABSENT,
@@ -203,11 +203,15 @@ class StoredOblique(StrictModel):
         return Oblique(self.rows)
 
 
-class Features(StrictModel):
+class StoredFeatures(StrictModel):
     """Linear functions whose weights a vector is."""
 
     axes: Count
     constant: NotNegative
+
+    def restore(self) -> FeatureShape:
+        """Return the columns and the constant."""
+        return FeatureShape(self.axes, self.constant)
 
 
 def _refuse_promise(_content: object) -> None:
@@ -235,7 +239,7 @@ class _Lattice(StrictModel):
 
 class _Vector(StrictModel):
     entries: Annotated[tuple[Text, ...], Field(min_length=1)]
-    features: Features = ABSENT
+    features: StoredFeatures = ABSENT
 
 
 class _Accuracy(StrictModel):

@@ -23,8 +23,8 @@ from dbern.measure.accumulator import Accumulator
 from dbern.measure.statistic import Statistic
 from dbern.model.component import (
     Component,
-    Features,
     LatticeComponent,
+    NumericalErrors,
     ScaledNoise,
     ScaledSensitivity,
     StoredCertificate,
@@ -114,6 +114,11 @@ class _PlannedErrors(StrictModel):
     released_error: float
     most_silenced: float = 0.0
 
+    @property
+    def errors(self) -> NumericalErrors:
+        """Bounds of numerical errors, in unit-cube units."""
+        return NumericalErrors(lattice=self.lattice_error, released=self.released_error)
+
 
 class PlannedComponent(_PlannedErrors, _PlannedArrays):
     """One component, resolved; of a vector k, h and maps are empty.
@@ -143,11 +148,11 @@ def released_component(statistic: Statistic, planned: PlannedComponent) -> Compo
         "noise": planned.noise,
         "sensitivity": planned.sensitivity,
         "certificate": StoredCertificate.of(planned.certificate),
-        "errors": {"lattice": planned.lattice_error, "released": planned.released_error},
+        "errors": planned.errors,
     }
     if planned.entries:
         if statistic.features is not None:
-            stated["features"] = dict(zip(Features.model_fields, statistic.features, strict=True))
+            stated["features"] = statistic.features._asdict()
         content |= {"axes": (), "entries": planned.entries}
         return VectorComponent.ready().model_validate({**content, **stated})
     if statistic.oblique is not None:
@@ -295,10 +300,12 @@ def plan_component(statistic: Statistic, design: Design, resolved: ResolvedSpec)
     accumulator = statistic.from_params(strategy, n, params)
     law = noise_law(exact, statistic, accumulator, family, resolved)
     errors, unit = accumulator.errors, statistic.unit
-    lattice_error = errors.kernel + errors.position
-    released_error = errors.floats + math.ldexp(0.5, law.granularity_exponent)
+    numerical = NumericalErrors(
+        lattice=errors.kernel + errors.position,
+        released=errors.floats + math.ldexp(0.5, law.granularity_exponent),
+    )
     approximation, certificate, max_shrunk_distance = _certified(
-        statistic, design, law, (lattice_error, released_error), resolved
+        statistic, design, law, numerical, resolved
     )
     planned = PlannedComponent.ready()(
         name=statistic.name,
@@ -313,8 +320,8 @@ def plan_component(statistic: Statistic, design: Design, resolved: ResolvedSpec)
         certificate=certificate,
         approximation=approximation,
         unit=unit,
-        lattice_error=lattice_error,
-        released_error=released_error,
+        lattice_error=numerical.lattice,
+        released_error=numerical.released,
         entries=statistic.entries,
     )
     if max_shrunk_distance:  # else it is left out
@@ -336,9 +343,8 @@ def with_kernels(
     design = Design(
         BinnedStrategy(Lattice(planned.k), bins), planned.h, family_of(planned.noise.law)
     )
-    errors = planned.lattice_error, planned.released_error
     approximation, certificate, max_shrunk_distance = _certified(
-        candidate, design, planned.noise.law, errors, resolved
+        candidate, design, planned.noise.law, planned.errors, resolved
     )
     function = candidate.function_sensitivity / resolved.n * planned.unit
     return planned.model_copy(
@@ -356,20 +362,18 @@ def _certified(
     statistic: Statistic,
     design: Design,
     law: NoiseLaw,
-    errors: tuple[float, float],
+    errors: NumericalErrors,
     resolved: ResolvedSpec,
 ) -> tuple[StoredClass | None, Certificate, float]:
-    """Bound the error of a release: its class, certificate, and how far shrinking may move it.
-
-    `errors` are those of a lattice value before release, and of a released one but for its noise.
-    """
+    """Bound the error of a release: its class, certificate, and how far shrinking may move it."""
     beta, num_outputs, strategy = resolved.spec.beta, resolved.num_outputs, design.strategy
     if not isinstance(strategy, Strategy):
         features, count = statistic.features, len(statistic.entries)
-        return None, vector_bound(law, count, features, sum(errors), beta, num_outputs), 0.0
+        error = errors.lattice + errors.released
+        return None, vector_bound(law, count, features, error, beta, num_outputs), 0.0
     bias = statistic.function_class
     stored = stored_class(bias.stored(strategy.lattice.k, design.h, strategy.axis_maps))
-    model = ErrorModel(bias, strategy, law, *errors, statistic.unit)
+    model = ErrorModel(bias, strategy, law, errors.lattice, errors.released, statistic.unit)
     certificate = model.certificate(design.h, beta, num_outputs, _lower_bound(statistic, resolved))
     meaning = resolved.spec.combination.meaning({"kind": resolved.spec.learner.kind})
     if meaning != "density" or not statistic.unsigned:

@@ -251,17 +251,20 @@ def distribution_of(
     response = None
     if isinstance(combination, Ratio):
         numerators = [array for array in functions if array.counted_in != array.name]
-        streams = enumerate(numerators, len(row_counts))
-        weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
-        response = _responses(weighted, measures[0], combination, metadata)
+        response = _responses(numerators, domain, measures, combination, response_name(metadata))
     is_density = combination.keeps_values and row_counts == [*arrays]
     is_density &= all(array.value_unit == 1 / domain.volume for array in row_counts)
     row_count = public_rows or metadata["target"]["normalizer"]
     groups = combination.classes if combination.by_class else (None,)
     unit_rows = PrivacyUnit.shown(metadata["unit"]).max_contributions
     return Distribution(
-        *(metadata["name"], domain, tuple(measures), tuple(groups), float(row_count)),
-        *(row_counts[0].kernels, unit_rows),
+        name=metadata["name"],
+        domain=domain,
+        measures=tuple(measures),
+        groups=tuple(groups),
+        rows=float(row_count),
+        kernels=row_counts[0].kernels,
+        unit_rows=unit_rows,
         response=response,
         choices=row_counts[0].function_class.choices,
         band=band if axis is None and (is_density or response) else None,
@@ -269,16 +272,18 @@ def distribution_of(
 
 
 def _responses(
-    weighted: tuple[NoisyMeasure, ...],
-    rows: NoisyMeasure,
+    numerators: Sequence[ReleasedArray],
+    domain: Domain,
+    rows: Sequence[NoisyMeasure],
     combination: Ratio,
-    metadata: Mapping[str, Any],
+    name: str,
 ) -> ReleasedResponses | None:
     """Return the responses that bins weigh; None where these are not the bins of the rows."""
-    if (weighted[0].splines, weighted[0].scales) != (rows.splines, rows.scales):
+    streams = enumerate(numerators, len(rows))  # after those of the rows
+    weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
+    if (weighted[0].splines, weighted[0].scales) != (rows[0].splines, rows[0].scales):
         return None
-    low, high = combination.low, combination.high
-    return ReleasedResponses(weighted, low, high, response_name(metadata))
+    return ReleasedResponses(weighted, combination.low, combination.high, name)
 
 
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:

@@ -282,7 +282,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
                 else component.lattice.size
                 for component in released
             ),
-            features=tuple((feature.axes, feature.constant) for feature in features),
+            features=tuple(feature.restore() for feature in features),
             axes=tuple(domain),
             numeric_axes=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),

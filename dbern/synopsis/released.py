@@ -410,7 +410,6 @@ class ReleasedVector(Released):
         del smoothing, selected
         component = self.component
         error = component.errors.lattice + component.errors.released
-        stated = component.features
-        features = None if stated is None else (stated.axes, stated.constant)
+        features = component.features.restore() if component.features else None
         law, size = component.noise.law, component.lattice.size
         return vector_bound(law, size, features, error, beta, num_simultaneous)

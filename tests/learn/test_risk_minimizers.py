@@ -17,6 +17,7 @@ from sklearn import linear_model
 
 import dbern
 from dbern.certify.certificate import vector_bound
+from dbern.data.domain import FeatureShape
 from dbern.erm import solutions
 from dbern.erm.models import RiskModel
 from dbern.measure.gathered import GatheredAccumulator, Gathering
@@ -246,7 +247,8 @@ def test_the_certificate_of_weights_covers_the_function_everywhere():
     law = GaussianNoise(1 << 20, -20, 1)
     for axes, constant, outputs in ((1, 1.0, 1), (3, 0.0, 1), (5, 2.0, 3)):
         size = axes + (constant > 0)
-        bound = vector_bound(law, outputs * size, (axes, constant), 0.0, Fraction(1, 10)).noise
+        features = FeatureShape(axes, constant)
+        bound = vector_bound(law, outputs * size, features, 0.0, Fraction(1, 10)).noise
         corners = np.array(list(itertools.product((0.0, 1.0), repeat=axes)))
         phi = np.column_stack([corners, np.full(len(corners), constant)])[:, :size]
         largest = np.abs(rng.normal(size=(20_000, outputs, size)) @ phi.T).max(axis=(1, 2))

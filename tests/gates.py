@@ -63,7 +63,9 @@ ROOM_OF = {  # files of a folder that has several rooms, of different heights
     "dbern.nights.horizon": "horizon",
     **dict.fromkeys(("dbern.nights.section", "dbern.nights.forecast"), "planning"),
     **dict.fromkeys(("dbern.nights.stream", "dbern.nights.series"), "synopsis"),
-    **dict.fromkeys(("dbern.nights.night", "dbern.nights.people"), "run"),
+    **dict.fromkeys(
+        ("dbern.nights.frozen_files", "dbern.nights.night", "dbern.nights.people"), "run"
+    ),
     **{
         f"dbern.run.{name}": "cluster"
         for name in ("client", "connection", "graph", "messages", "tasks", "threads", "workers")

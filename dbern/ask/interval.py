@@ -30,7 +30,7 @@ Docs/intervals.md, "A quotient's interval is every m that the bins do not deny",
 to 5, and "A population adds the variance of its rows" what they say of a population.
 
 Of products of weights, such as boxes and kernels at points, everything factors over axes: values,
-norms and largest weights. On an axis, points are bracketed between neighbours on a public grid.
+norms and largest weights.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from dbern.ask.splines import Envelope, products
 from dbern.ask.weights import ProductWeights, WeightBatches, slices
 from dbern.certify.failure import QUOTIENT
 from dbern.certify.noise import Radius, quantile_rank
-from dbern.types import BoolArray, FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray
 
 Range: TypeAlias = tuple[float, float]
 """Least and largest m that are looked at: finite, as ends of a range are tried."""
@@ -62,8 +62,6 @@ noise_rank = lru_cache(maxsize=256)(quantile_rank)
 """Rank of the order statistic of draws that bounds noise at a beta; None where they are too few."""
 _PIECES = 4  # of an interval, on each of which draws are bounded
 _BATCH_NUMBERS = 1 << 21  # weights of bins, or draws at the ends of pieces, at a time: 16 MiB
-GRID_POINTS = 1024
-"""Points between which quantiles and means are distinguished, where cells are no more."""
 _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cache
 
 
@@ -416,60 +414,6 @@ class Everywhere(NamedTuple):
         low = np.clip(np.where(np.isnan(low), within[0], low), *within)
         high = np.clip(np.where(np.isnan(high), within[1], high), *within)
         return Interval.without_cells(np.clip(estimate, low, high), low, high)
-
-
-class GridPoints(NamedTuple):
-    """Points of a public grid by index, and a weight's envelope (m, layers, bins) at each.
-
-    Whatever the rows, integrals of the weight grow with the points.
-    """
-
-    indices: Int64Array
-    envelope: Envelope
-
-
-def bracket(
-    view: BinView,
-    coarse: GridPoints,
-    at: Callable[[Int64Array], Envelope],
-    base: Envelope | None,
-    tau: float,
-    beta: Fraction,
-) -> tuple[int, int, GridPoints]:
-    """Return two points between which an integral passes `tau`, and all among which they are.
-
-    It passes `tau` times the integral of a weight in the envelope `base`, or of 1. By the tail at
-    coarse points first, so that draws are for points that it does not deny; then by these `at` all
-    points in between, unless they are too many.
-    """
-    points = coarse
-    first, last = _neighbors(
-        view.first_draws(0), points.envelope, base, tau, beta * QUOTIENT["tail"]
-    )
-    indices = np.arange(points.indices[first], points.indices[last] + 1)
-    if len(indices) - 2 <= max(len(coarse.indices) - 1, 2 * GRID_POINTS):
-        points = GridPoints(indices, at(indices))
-        first, last = _neighbors(view, points.envelope, base, tau, beta * QUOTIENT["draws"])
-    return int(points.indices[first]), int(points.indices[last]), points
-
-
-def _neighbors(
-    view: BinView, envelope: Envelope, base: Envelope | None, tau: float, beta: Fraction
-) -> tuple[int, int]:
-    """Return the point before the first majorant above 0, and after the last minorant below.
-
-    As far as the released numbers do not deny it.
-    """
-    lower, upper = (None, None) if base is None else (base.lower, base.upper)
-    majorants = Contrast.of_weights(view, envelope.upper, lower)
-    minorants = Contrast.of_weights(view, envelope.lower, upper)
-    positive = np.flatnonzero(majorants.end_at(tau, 1, view.measure, beta / 2) >= 0)
-    negative = np.flatnonzero(minorants.end_at(tau, -1, view.measure, beta / 2) <= 0)
-    count = len(envelope.upper)
-    start = int(positive[0]) if len(positive) else count
-    stop = int(negative[-1]) if len(negative) else 0
-    last = min(stop + 1, count - 1)
-    return max(min(start, last) - 1, 0), last
 
 
 def product_intervals(

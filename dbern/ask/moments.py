@@ -18,12 +18,10 @@ import numpy as np
 
 from dbern.ask.answer import Interval
 from dbern.ask.bins import BinView, NoisyMeasure
+from dbern.ask.bracket import GRID_POINTS, GridPoints, bracket
 from dbern.ask.interval import (
-    GRID_POINTS,
     Contrast,
-    GridPoints,
     Sides,
-    bracket,
     quotient_or_half,
     simultaneous_intervals,
 )

@@ -16,12 +16,10 @@ import numpy as np
 
 from dbern.ask.answer import Answer, Interval, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure
+from dbern.ask.bracket import GRID_POINTS, GridPoints, bracket
 from dbern.ask.interval import (
-    GRID_POINTS,
     Contrast,
     Denominator,
-    GridPoints,
-    bracket,
     product_intervals,
     quotient_interval,
     quotient_or_half,

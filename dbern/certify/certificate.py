@@ -24,7 +24,8 @@ from dbern.reconstruct.bins import AxisBins
 class Certificate:
     """With probability at least ``1 - beta`` no point of the domain errs by more than `total`.
 
-    Each part is a worst case over all databases, in data units.
+    Each part is in data units, and a worst case over all databases; of a band about these data the
+    approximation is that of the data at hand.
 
     No mechanism with the same epsilon and delta certifies less than `lower_bound` (0 where no bound
     is known) at the same confidence; `lower_bound_kind` names the proof (`LowerBound`). Whether any

@@ -11,7 +11,7 @@ from dbern.ledger.backend import LedgerBackend
 from dbern.ledger.postgres import PostgresBackend
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.ledger.tables import ledger_id_of, version_of
-from dbern.system import is_sqlite, ledger_file
+from dbern.system import ledger_file
 
 
 def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0) -> LedgerBackend:
@@ -20,10 +20,10 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
     Raises SpecError for a URL that holds a password, or names another database than SQLite or
     PostgreSQL.
     """
-    if is_sqlite(url):
-        path = Path(ledger_file(url)).resolve()
-        return SqliteBackend(path, read_only=read_only, busy_timeout=busy_timeout)
-    return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
+    path = ledger_file(url)
+    if path is None:
+        return PostgresBackend(url, read_only=read_only, busy_timeout=busy_timeout)
+    return SqliteBackend(Path(path).resolve(), read_only=read_only, busy_timeout=busy_timeout)
 
 
 def check_installed(backend: LedgerBackend, busy_timeout: float) -> str:

@@ -41,8 +41,8 @@ from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.ledger.entries import DIGEST_BYTES
 from dbern.measure.counters import Counters
 from dbern.measure.unit_bounding import is_among
+from dbern.nights.frozen_files import charge_of, require_frozen, sealed_nights
 from dbern.nights.horizon import StreamNode
-from dbern.nights.night import charge_of, require_frozen, sealed_nights
 from dbern.planning.spec import ReleaseSpec
 from dbern.types import ComplexArray, FloatArray
 

@@ -14,7 +14,7 @@ from dbern.data.frames import Frame, remember_table, write_spool
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Reservation, Staging, State
 from dbern.measure.counters import Counters
-from dbern.nights.night import require_frozen, unopened_file
+from dbern.nights.frozen_files import require_frozen, unopened_file
 from dbern.nights.people import admit_units
 from dbern.planning.cost import WRITERS
 from dbern.planning.release_plan import ReleasePlan

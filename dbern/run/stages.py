@@ -30,7 +30,8 @@ from dbern.errors import (
 )
 from dbern.ledger import Abandoned, BudgetLedger, Request, Reservation, State
 from dbern.ledger.entries import FREE, PENDING
-from dbern.nights.night import files_there, frozen_inputs, release_night, stream_request
+from dbern.nights.frozen_files import files_there, frozen_inputs
+from dbern.nights.night import release_night, stream_request
 from dbern.nights.people import require_same_ids
 from dbern.planning.planner import footers, frame_for, plan_files, refuse_passes
 from dbern.planning.release_plan import ReleasePlan

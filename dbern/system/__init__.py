@@ -32,7 +32,6 @@ from dbern.system.texts import (
 )
 from dbern.system.urls import (
     file_url,
-    is_sqlite,
     is_url,
     ledger_file,
     resolve_url,
@@ -53,7 +52,6 @@ __all__ = [
     "importable",
     "imported",
     "imports_told",
-    "is_sqlite",
     "is_url",
     "ledger_file",
     "memory_limit",

@@ -32,11 +32,12 @@ def resolve_url(url: str, base: Path) -> str:
     >>> resolve_url("sqlite:///ledger.db", Path("/srv/#1"))
     'sqlite:////srv/%231/ledger.db'
     """
-    return file_url(base / ledger_file(url)) if is_sqlite(url) else url
+    path = ledger_file(url)
+    return url if path is None else file_url(base / path)
 
 
-def is_sqlite(url: str) -> bool:
-    """Return whether a ledger's URL is of a file of SQLite, and not of a PostgreSQL server.
+def ledger_file(url: str) -> str | None:
+    """Return the file of SQLite that a ledger's URL names; None for a PostgreSQL server.
 
     Raises SpecError for a URL that holds a password, which no message repeats, or names another
     database.
@@ -44,7 +45,7 @@ def is_sqlite(url: str) -> bool:
     options = _refuse_password(url)
     scheme = url.partition(":")[0]
     if scheme == "sqlite":
-        return True
+        return _sqlite_file(url)
     if not url.startswith("postgresql+psycopg://"):
         what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
         raise SpecError(
@@ -54,7 +55,7 @@ def is_sqlite(url: str) -> bool:
         raise SpecError(
             "ledger: the URL sets `options`, which the ledger sets itself. Leave them out."
         )
-    return False
+    return None
 
 
 def file_url(path: Path) -> str:
@@ -63,8 +64,7 @@ def file_url(path: Path) -> str:
     return f"sqlite:///{escaped}"
 
 
-def ledger_file(url: str) -> str:
-    """Return the file that the URL of a database in a file names."""
+def _sqlite_file(url: str) -> str:
     path = url.removeprefix("sqlite:///")
     if path in (url, "", ":memory:") or "?" in path or "#" in path:
         raise SpecError(

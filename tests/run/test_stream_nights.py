@@ -26,7 +26,7 @@ import dbern
 from dbern.cli.metrics import _account
 from dbern.errors import BudgetError, IntegrityError, InternalError, ReleaseError, SpecError
 from dbern.ledger import BudgetLedger, accounts
-from dbern.nights import night as nodes
+from dbern.nights import frozen_files
 from dbern.nights.forecast import plan_stream
 from dbern.nights.horizon import Node, StreamNode
 from dbern.nights.night import stream_request
@@ -145,7 +145,7 @@ def test_no_error_that_leaves_a_stream_holds_anothers_text(nights, monkeypatch, 
 
 @pytest.mark.parametrize("error", [OSError("private-1"), pa.ArrowInvalid("private-1")])
 def test_a_file_of_a_night_that_cannot_be_read_is_told_by_its_name(nights, monkeypatch, error):
-    monkeypatch.setattr("dbern.nights.night.open_source", Mock(side_effect=error))
+    monkeypatch.setattr("dbern.nights.frozen_files.open_source", Mock(side_effect=error))
     with pytest.raises(ReleaseError, match=r"^data\.source: .*a\.parquet cannot be read") as raised:
         nights.release(0)
     assert "private-" not in "".join(traceback.format_exception(raised.value))
@@ -219,11 +219,11 @@ def test_a_night_of_another_stream_is_not_paid_by_its_charge(key, value, section
 
 
 def test_a_digest_is_of_all_bytes_of_a_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(nodes, "_PART_BYTES", 8)
+    monkeypatch.setattr(frozen_files, "_PART_BYTES", 8)
     path, digests = tmp_path / "a.parquet", set()
     for last in range(2):
         path.write_bytes(bytes(23) + bytes([last]))
-        digests.add(nodes._digest(str(path), bytes(32)))
+        digests.add(frozen_files._digest(str(path), bytes(32)))
     assert len(digests) == 2
 
 
@@ -351,7 +351,9 @@ def test_two_nights_at_once_do_not_share_a_file(nights, monkeypatch):
             linked = nights.folder / "data" / "2026-01-03" / "shared.parquet"
             linked.hardlink_to(shared)
             with monkeypatch.context() as undo:
-                undo.setattr("dbern.nights.night._refuse_shared", lambda *_rest: None)  # before
+                undo.setattr(
+                    "dbern.nights.frozen_files._refuse_shared", lambda *_rest: None
+                )  # before
                 undo.setattr(BudgetLedger, "begin_reading", original)
                 nights.release(2)
         return original(ledger, reservation)
@@ -587,8 +589,8 @@ def test_kills_at_any_call_leave_one_charge_the_same_bytes_and_no_key(tmp_path, 
 
 POINTS = [  # that a night of a stream passes and no other release, in this order
     "dbern.ledger.ledger:BudgetLedger.charge",
-    "dbern.nights.night:_digest",
-    "dbern.nights.night:sealed_nights",
+    "dbern.nights.frozen_files:_digest",
+    "dbern.nights.frozen_files:sealed_nights",
     "dbern.ledger.staging:Staging.put_new",
     "dbern.ledger.staging:Staging.get_digested",
     "dbern.run.publish:require_blocks",

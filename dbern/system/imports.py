@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from dbern.errors import SpecError
 
@@ -123,6 +123,13 @@ def source_digest(name: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+class _Other(NamedTuple, Generic[Thing]):
+    """A thing that is not ours, and the package that it is of."""
+
+    thing: Thing
+    origin: str
+
+
 class Registry(Generic[Thing]):
     """Things by the names that specs and stores have for them: ours, then those of packages.
 
@@ -137,25 +144,20 @@ class Registry(Generic[Thing]):
         self, group: str, ours: Mapping[str, Thing | str], attribute: str = "name"
     ) -> None:
         self._group, self._ours, self._attribute = group, ours, attribute
-        self._made: dict[str, Thing] = {}
-        self._loaded: dict[str, Thing] = {}
+        self._others: dict[str, _Other[Thing]] = {}  # those that were asked for, or made known
 
     def names(self) -> list[str]:
         """Return all names: ours, then those of installed packages."""
-        return [*self._ours, *sorted({*self._points(), *self._made} - {*self._ours})]
+        return [*self._ours, *sorted({*self._points(), *self._others} - {*self._ours})]
 
     def __contains__(self, name: str) -> bool:
-        return any(name in names for names in (self._ours, self._made, self._loaded)) or (
-            name in self._points()
-        )
+        return name in self._ours or name in self._others or name in self._points()
 
     def get(self, name: str, key: str) -> Thing:
         """Return the thing with a name; a SpecError about the spec's `key` for an unknown one."""
-        if name in self._made:
-            return self._made[name]
         if name in self._ours:
             return self._our(name)
-        if name not in self._loaded:
+        if name not in self._others:
             point = self._point(name, key)
             if point is None:
                 near = difflib.get_close_matches(name, self.names(), n=1)
@@ -163,15 +165,15 @@ class Registry(Generic[Thing]):
                 raise SpecError(
                     f'{key}: "{name}" is unknown. Write {key.rpartition(".")[2]} = {instead}'
                 )
-            self._loaded[name] = self._load(point, key)
-        return self._loaded[name]
+            self._others[name] = _Other(self._load(point, key), _package_of(point))
+        return self._others[name].thing
 
     def origin(self, name: str) -> str:
         """Return the package of what is not ours, with its version; "" for ours and the unknown."""
-        if name in self._made:
-            return NO_PACKAGE
         if name in self._ours:
             return ""
+        if name in self._others:
+            return self._others[name].origin
         point = self._points().get(name)
         return _package_of(point) if point else ""
 
@@ -181,14 +183,14 @@ class Registry(Generic[Thing]):
 
         Stores hold the name alone: under one of ours they would be read as what they are not.
         """
-        name, before = getattr(thing, self._attribute), self._made
+        name, before = getattr(thing, self._attribute), self._others
         if name in self._ours and self._our(name) is not thing:
             raise SpecError(f'{self._attribute}: "{name}" is of dbern. Give yours another')
-        self._made = {**before, name: thing}
+        self._others = {**before, name: _Other(thing, NO_PACKAGE)}
         try:
             yield
         finally:
-            self._made = before
+            self._others = before
 
     def _our(self, name: str) -> Thing:
         ours = self._ours[name]

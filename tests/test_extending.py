@@ -108,6 +108,25 @@ def installed(folder, group, text, points=None):
     return remove
 
 
+UPGRADED = """
+try:
+    dbern.open("demo.zarr")
+except dbern.DbernError as refusal:
+    print(refusal)
+"""
+
+
+def after_upgrade(folder, key):
+    """Version 2.0 of the package is refused as a reader of what 1.0 released, and 1.0 is not."""
+    metadata = folder / "mine-1.0.dist-info" / "METADATA"
+    before = metadata.read_text()
+    metadata.write_text(before.replace("1.0", "2.0"))
+    refusal = printed(folder, UPGRADED)
+    metadata.write_text(before)
+    sentence = f"packages: {key} was released with mine 1.0 and is of mine 2.0 here. Install what"
+    return sentence in refusal and printed(folder, UPGRADED) == ""
+
+
 def after_removal(folder, remove, arguments):
     """The lines of a plan with these arguments, and of reading the store, without the package."""
     remove()
@@ -147,6 +166,7 @@ def test_a_kernel_is_a_class_of_a_package(tmp_path):
         + about_package("target.kernel"),
     ).splitlines()
     assert lines == ["True", "True True", "True", "True", "1 {'target.kernel': 'mine 1.0'}"]
+    assert after_upgrade(tmp_path, "target.kernel")
     plan, store = after_removal(tmp_path, remove, arguments)
     assert plan.startswith('target.kernel: "quadweight" is unknown. Write kernel = "')
     assert "is none of gaussian, laplace, " in store
@@ -226,6 +246,7 @@ print((privatize(zeros, 0, law, bytes(32), "density") != other).any())
         + about_package("mechanism.noise"),
     ).splitlines()
     assert lines == ["True", "cautious cautious True", "1 {'mechanism.noise': 'mine 1.0'}"]
+    assert after_upgrade(tmp_path, "mechanism.noise")
     plan, store = after_removal(tmp_path, remove, '"cautious"')
     assert plan.startswith('mechanism.noise: is unknown. Write noise = "auto"; with delta = "0" ')
     assert "is none of laplace, " in store

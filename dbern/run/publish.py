@@ -263,6 +263,7 @@ def _attributes(
         "created": reservation.created,
         "dataset": reservation.dataset,
         "ledger_id": ledger_id,
+        **({"packages": packages} if (packages := spec.packages()) else {}),
         "domain": _domain(spec),
         "target": {
             "kind": spec.learner.kind,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
+from dbern.bernstein.kernels import ALL_KERNELS
 from dbern.combination import KINDS, combination_of
 from dbern.combination.base import Combination, ReleasedShapes
 from dbern.data.domain import (
@@ -44,6 +45,8 @@ from dbern.model.strict import (
 )
 from dbern.nights.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
 from dbern.privacy.budget import PrivacyUnit
+from dbern.privacy.families import package_of
+from dbern.reconstruct import STRATEGY_KINDS
 from dbern.reconstruct.moments import MOST_NUMBERS
 
 FORMAT, FORMAT_VERSION = "dbern-synopsis", 1
@@ -211,6 +214,7 @@ class _ReleaseIdentity(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
+    packages: dict[Text, Text] = ABSENT
 
 
 class _ReleasedFunction(StrictModel):
@@ -269,7 +273,27 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             fits = len(dominated_by) == len(component.arrays) and set(dominated_by) <= set(names)
             require(fits, "components: counted_in names an array that is not there")
         self._require_shapes(domain)
+        self._require_packages()
         return self
+
+    def _require_packages(self) -> None:
+        """Refuse a kernel or law that is of another package, or version of it, than here.
+
+        Its bounds would be those of another kernel or law than what was released.
+        """
+        released = self.packages or {}
+        for component in self.components:
+            mixture = component.approximation if isinstance(component, LatticeComponent) else None
+            kernels = getattr(mixture, "kernels", ())  # of a mixture alone
+            law = package_of(component.noise.kind, STRATEGY_KINDS)
+            origins = [("target.kernel", ALL_KERNELS.origin(kernel.name)) for kernel in kernels]
+            for key, here in [*origins, ("mechanism.noise", law)]:
+                then = released.get(key, "")
+                require(
+                    here == then,
+                    f"packages: {key} was released with {then or 'dbern'} and is of "
+                    f"{here or 'dbern'} here. Install what it was released with",
+                )
 
     def _require_shapes(self, domain: list[str]) -> None:
         """Refuse a count of functions or vectors that `combine` does not make the function of."""

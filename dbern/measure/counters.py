@@ -103,11 +103,14 @@ class Counters:
 
     Where there is a `filter`, they get the missing record for every record whose value of that
     column is not one of its categories; where there is a `bounding`, the records that it keeps.
+    Workers with other `versions` of packages than these count nothing: they may have joined since
+    all were asked.
     """
 
     parts: tuple[Accumulator, ...]
     filter: Column | None
     bounding: Bounding | None = None
+    versions: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(

@@ -52,7 +52,8 @@ def count(connect: Callable[[], Client], run: Run) -> Reservation:
         here = counters.keyed or counters.admits
         client = stack.enter_context(cluster()) if here else connect()
         workers = workers_of(client)
-        workers.check_packages(set(run.spec.packages().values()))
+        versions = workers.require_versions(set(run.spec.packages().values()))
+        counters = replace(counters, versions=tuple(versions.items()))
         workers.check_memory(run.plan.cost)
         files = stack.enter_context(_records(run))
         if run.reservation.state is State.RESERVED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import hashlib
 import hmac
+import platform
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +33,7 @@ from dbern.privacy.mechanism import to_grid
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import Slab
 from dbern.run.messages import TaskResult, packed, printed
-from dbern.system import one_thread
+from dbern.system import one_thread, version
 from dbern.types import Int64Array
 
 NOT_KNOWN = "a failure that is unknown here"
@@ -58,6 +59,10 @@ FAILURES: dict[str, Callable[[str], DbernError]] = {
         f"{location}: a worker cannot import it, or has another text of its module than this "
         "process. Install the same on all workers, or start them with PYTHONPATH set to a folder "
         "that holds the same, and run the same command again."
+    ),
+    "versions": lambda _location: EnvironmentRefusedError(
+        "A worker that joined later runs another Python, or other versions of packages. Install "
+        "what is here, and run the same command again."
     ),
     "partition": lambda _location: ReleaseError(
         "data: a partition has other columns or types than the frame says, or cannot be read. "
@@ -91,6 +96,19 @@ class SlabJob:
     slab: Slab
 
 
+def environment(packages: Collection[str]) -> dict[str, str]:
+    """Return the versions that must agree between the releasing process and the workers."""
+    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
+
+
+def _is_as_required(counters: Counters) -> bool:
+    required = dict(counters.versions)
+    try:
+        return not required or environment(required.keys() - {"python"}) == required
+    except ImportError:  # it lacks one of them
+        return False
+
+
 def count_portions(
     counters: Counters, portions: Sequence[Portion], salt: bytes, index: int = 0
 ) -> TaskResult:
@@ -106,6 +124,8 @@ def count_table(counters: Counters, salt: bytes, table: Any) -> TaskResult:
 def _counted(
     reading: Reading | TableReading, counters: Counters, salt: bytes, index: int = 0
 ) -> TaskResult:
+    if not _is_as_required(counters):
+        return TaskResult(None, failure="versions")
     try:
         with one_thread():
             state = counters.count(reading, salt, index)
@@ -141,6 +161,8 @@ def center(
     """Return the values of one slab, rounded to the noise's grid, as integers."""
     if total.state is None:
         return total
+    if not _is_as_required(counters):
+        return TaskResult(None, failure="versions")
     try:
         with one_thread():
             granules = to_grid(

@@ -78,8 +78,10 @@ class Threads:
         """Return true: they end with the process."""
         return True
 
-    def check_packages(self, origins: Collection[str]) -> None:
-        """Refuse nothing: what counts is what planned."""
+    def require_versions(self, origins: Collection[str]) -> dict[str, str]:
+        """Require nothing: what counts is what planned."""
+        del origins
+        return {}
 
     def check_memory(self, cost: Cost) -> None:
         """Refuse a process that may use less memory than the plan says."""

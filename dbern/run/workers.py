@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 import re
 import sys
 import time
@@ -17,7 +16,8 @@ from typing import Any
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning.cost import Cost
 from dbern.run.messages import decode_answer, opened, shown
-from dbern.system import Progress, dict_of, memory_limit, silent, version
+from dbern.run.tasks import environment
+from dbern.system import Progress, dict_of, memory_limit, silent
 from dbern.system.imports import NO_PACKAGE
 
 _SAME = ("dbern", "numpy", "pyarrow", "dask", "distributed")
@@ -92,19 +92,22 @@ class DaskWorkers:
             for worker in map(dict_of, workers)
         )
 
-    def check_packages(self, origins: Collection[str]) -> None:
+    def require_versions(self, origins: Collection[str]) -> dict[str, str]:
         """Refuse workers that may count with another kernel, loss or learner than is named here.
 
-        `origins` are the packages, with versions, of what is counted and is not of dbern.
+        `origins` are the packages, with versions, of what is counted and is not of dbern. Returns
+        all versions that workers must have, those too that join later.
         """
         if NO_PACKAGE in origins:
             raise EnvironmentRefusedError(
                 "The spec names what is of no package, of which workers may have another. Install "
                 "its package here and on the workers, or release without a cluster."
             )
-        if packages := {origin.rpartition(" ")[0] for origin in origins}:
+        packages = {origin.rpartition(" ")[0] for origin in origins}
+        if packages:
             theirs = answers(self._client, partial(_say_environment, packages))
             _require_same(theirs, environment(packages))
+        return environment({*_SAME, *packages})
 
     def check_memory(self, cost: Cost) -> None:
         """Refuse workers, or a releasing process, that may use less memory than the plan says."""
@@ -149,11 +152,6 @@ def check_own_memory(needed: int) -> None:
         )
 
 
-def environment(packages: Collection[str] = _SAME) -> dict[str, str]:
-    """Return the versions that must agree between this process and the workers."""
-    return {"python": platform.python_version(), **{name: version(name) for name in packages}}
-
-
 def _say_environment(packages: Collection[str] = _SAME) -> bytes:
     return _encode_answer(environment(packages))
 
@@ -176,7 +174,7 @@ def check_workers(client: Any, wait: float = 0.0, progress: Progress = silent) -
             f"The cluster has no workers{waited}. Start some with `dask worker`, or wait longer "
             "for them with --wait-for-workers SECONDS."
         )
-    _require_same(versions, environment())
+    _require_same(versions, environment(_SAME))
 
 
 def _require_same(versions: dict[str, dict[str, Any]], here: dict[str, str]) -> None:

@@ -214,10 +214,10 @@ class _ReleaseIdentity(StrictModel):
     created: Text
     dataset: Text
     ledger_id: Text
-    packages: dict[Text, Text] = ABSENT
 
 
 class _ReleasedFunction(StrictModel):
+    packages: dict[Text, Text] = ABSENT
     stream: StoredNode = ABSENT
     combine: StoredCombination
     domain: StoredDomain

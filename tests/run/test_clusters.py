@@ -77,13 +77,13 @@ def test_a_reservation_survives_a_missing_scheduler_and_goes_on(project, client,
 def test_workers_that_count_with_another_version_of_a_package_are_refused(client, monkeypatch):
     """A kernel of a package is counted by the workers' copy of it: its sensitivity is another."""
     workers = DaskWorkers(client)
-    workers.check_packages({"numpy 1.0"})
+    workers.require_versions({"numpy 1.0"})
     with pytest.raises(EnvironmentRefusedError, match=r"cannot say what it runs \(Packag"):
-        workers.check_packages({"no-such-package 1.0"})
+        workers.require_versions({"no-such-package 1.0"})
     versions = (f"{number}.0" for number in range(9))  # of this process too: another each time
-    monkeypatch.setattr("dbern.run.workers.version", lambda _: next(versions))
+    monkeypatch.setattr("dbern.run.tasks.version", lambda _: next(versions))
     with pytest.raises(EnvironmentRefusedError, match=r"numpy 0\.0 there, \d\.0 here"):
-        workers.check_packages({"numpy 1.0"})
+        workers.require_versions({"numpy 1.0"})
 
 
 def test_no_worker_counts_what_is_of_no_package(project, client, monkeypatch):
@@ -102,10 +102,26 @@ def test_workers_are_asked_for_the_packages_of_what_they_count(project, client, 
     def refuse(_workers, names):
         raise EnvironmentRefusedError(f"asked for {names}")
 
-    monkeypatch.setattr(DaskWorkers, "check_packages", refuse)
+    monkeypatch.setattr(DaskWorkers, "require_versions", refuse)
     with pytest.raises(EnvironmentRefusedError, match=r"^asked for \{'mine 1\.0'\}"):
         dbern.release(project.spec(), client=client)
     assert project.spent() == "epsilon 0, epsilon 1 reserved"
+
+
+def test_a_worker_that_joins_later_with_other_versions_counts_nothing(project, client, monkeypatch):
+    """Those that were asked had the same; the release goes on where all have."""
+    asked = DaskWorkers.require_versions
+    with monkeypatch.context() as patch:  # as good as a worker that has another numpy
+        patch.setattr(
+            DaskWorkers,
+            "require_versions",
+            lambda workers, origins: {**asked(workers, origins), "numpy": "0.1"},
+        )
+        with pytest.raises(EnvironmentRefusedError, match=r"^A worker that joined later runs"):
+            dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 0, epsilon 1 reserved"
+    dbern.release(project.spec(), client=client)
+    assert project.spent() == "epsilon 1, epsilon 0 reserved"
 
 
 def test_workers_that_are_still_coming_are_waited_for(project):

@@ -10,7 +10,7 @@ import threading
 import time
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -44,7 +44,7 @@ from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.run.graph import _arriving, centers, make_tasks, tree_reduce
 from dbern.run.messages import TaskResult
-from dbern.run.tasks import SlabJob, center, count_portions, merge
+from dbern.run.tasks import SlabJob, center, count_portions, environment, merge
 from dbern.run.threads import Threads
 from dbern.run.workers import DaskWorkers, _say_environment, check_workers
 from dbern.system import silent
@@ -178,6 +178,21 @@ def test_failures_carry_no_text(case, monkeypatch):
         assert count_portions(case.counters, tasks(case.path)[0], SALT) == told
         if error is not panic:  # which code of others may raise, while it counts
             assert center(total, case.counters, case.piece, case.law, SALT) == told
+
+
+def test_a_worker_of_other_versions_counts_nothing(case):
+    """It may have joined after all were asked."""
+    ours = environment(("dbern", "numpy"))
+    assert set(ours) == {"python", "dbern", "numpy"}
+    good = count_portions(case.counters, tasks(case.path)[0], SALT)
+    for name in (*ours, "no-such-package"):
+        required = {**ours, name: "0.1"}
+        counters = replace(case.counters, versions=tuple(required.items()))
+        refused = TaskResult(None, failure="versions")
+        assert count_portions(counters, tasks(case.path)[0], SALT) == refused
+        assert center(good, counters, case.piece, case.law, SALT) == refused
+    same = replace(case.counters, versions=tuple(ours.items()))
+    assert (count_portions(same, tasks(case.path)[0], SALT).state == good.state).all()
 
 
 def test_the_first_failure_wins_and_stays(case):

@@ -381,8 +381,8 @@ class Cell:
         axis = strategy.bins[0]
         exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
         choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
-        if (levels := axis.levels) is not None:
-            exact, choice = levels.matrix @ exact, f"{choice}, two levels"
+        if (scales := axis.scales) is not None:
+            exact, choice = scales.matrix @ exact, f"{choice}, two scales"
         matrices = [
             coefficient_basis(self.y, k, h) @ matrix
             for k, h, matrix in zip(plan.k, plan.h, strategy.matrices(plan.h), strict=True)

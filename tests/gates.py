@@ -60,7 +60,7 @@ BAD_FIRST_WORDS = {"Of", "That", "Those", "What", "See", "How"}
 
 
 ROOM_OF = {  # files of a folder that has several rooms, of different heights
-    "dbern.nights.horizon": "horizon",
+    **dict.fromkeys(("dbern.nights.horizon", "dbern.nights.windows"), "horizon"),
     **dict.fromkeys(("dbern.nights.section", "dbern.nights.forecast"), "planning"),
     **dict.fromkeys(("dbern.nights.stream", "dbern.nights.series"), "synopsis"),
     **dict.fromkeys(

@@ -82,7 +82,7 @@ def nights_with_lost_files(
     ledger: BudgetLedger, spec: ReleaseSpec, block: StreamNode
 ) -> frozenset[int]:
     """Return the nights of a block of whose files one is not there."""
-    nights = {night: _files_of_night(ledger, spec, block, night) for night in block.counted}
+    nights = {night: _files_of_night(ledger, spec, block, night) for night in block.counted_nights}
     return frozenset(night for night, files in nights.items() if _lost(spec, files))
 
 
@@ -133,7 +133,7 @@ def _lost(spec: ReleaseSpec, names: Iterable[str]) -> list[str]:
 def _closed_files(
     ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode
 ) -> Iterator[tuple[str, str]]:
-    for night in node.counted:
+    for night in node.counted_nights:
         yield from _files_of_night(ledger, spec, node, night).items()
 
 

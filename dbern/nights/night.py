@@ -6,7 +6,6 @@ interrupted goes on, and whichever night of a block closes last releases the blo
 
 A block waits, reserved, for a file of its nights that is lost, and the others go on. Once it is
 abandoned, which refunds it, it is released without the nights that have lost files, and says so.
-What a night's files are, and that they are of no other, is in `dbern.nights.frozen_files`.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from dbern.planning.planner import footers, plan_files
 from dbern.planning.spec import ReleaseSpec
 
 _PUBLISHED_WITH_FILES = (State.COMMITTED, True)
-"""Of a night, that blocks may count: its files are in the ledger."""
+"""State of a night that blocks may count: its files are in the ledger."""
 _States: TypeAlias = dict[Node, tuple[State | None, bool]]
 
 
 def stream_request(spec: ReleaseSpec, node: StreamNode) -> Request:
-    """Return the charge of the horizon that a node is of, without the rho of its plan."""
+    """Return the request that charges the horizon of a node, without the rho of its plan."""
     horizon = node.horizon
     note = f"stream of {horizon.count} nights from {horizon.first}"
     return Request(
@@ -48,13 +47,13 @@ def stream_request(spec: ReleaseSpec, node: StreamNode) -> Request:
 def release_night(
     spec: ReleaseSpec, ledger: BudgetLedger, release_node: Callable[[ReleaseSpec], object]
 ) -> tuple[str, ...]:
-    """Release the nodes that are due with a night, by `release_node`; return what was done.
+    """Release a night and the blocks that it closes, by `release_node`; return notes for people.
 
     Raises SpecError for a night that is outside the horizon or in the future, and for a spec that
     is not the stream's; BudgetError where the account cannot pay for the horizon.
     """
-    day = _day(spec)
-    node = _charged(ledger, spec, day)
+    day = _requested_day(spec)
+    node = _charge_stream(ledger, spec, day)
     horizon = node.horizon
     state, has_files = _states(ledger, spec, node)[node.span]
     if state is State.ABANDONED:
@@ -65,11 +64,15 @@ def release_night(
         release_node(spec.at(node))
         notes = [f"{day} is published"]
     states = _states(ledger, spec, node)
-    closed = {night.start: states[night][0] for night in states if _is_closed_night(night, states)}
+    closed = {
+        night.start: state
+        for night, (state, _) in states.items()
+        if night.level == 0 and state in OVER
+    }
     abandoned = [night for night, state in closed.items() if state is State.ABANDONED]
     StreamIndex.of(spec.budget.dataset, node.stream, horizon, abandoned).write(spec.output)
     failures: list[DbernError] = []
-    for block in _due_blocks(ledger, spec, node, states):
+    for block in _due_blocks(ledger, spec, node, states, closed.keys()):
         days = ", ".join(str(horizon.day(night)) for night in sorted(block.without))
         try:
             release_node(spec.at(block))
@@ -79,54 +82,49 @@ def release_night(
             left_out = f" without {days}" if days else ""
             notes.append(f"{horizon.name(block.span)} is published{left_out}")
     if spec.enforces_nights and len(closed) == horizon.count:
-        _end(ledger, spec, node)
+        _destroy_units(ledger, spec, node)
     if failures:
         raise failures[0]
     return tuple(notes)
 
 
-def _is_closed_night(node: Node, states: _States) -> bool:
-    return node.level == 0 and states[node][0] in OVER
-
-
 def _due_blocks(
-    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, states: _States
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, states: _States, closed: Set[int]
 ) -> Iterator[StreamNode]:
-    """Yield the blocks that are not closed and whose nights are; none that would have no rows."""
-    closed = {night.start for night in states if _is_closed_night(night, states)}
-    counted = {
+    """Yield the open blocks whose nights are closed, but for those that would have no rows."""
+    published = {
         night for night in closed if states[Node(0, night, night + 1)] == _PUBLISHED_WITH_FILES
     }
     for span, (state, _) in states.items():
-        if span.level and state not in OVER and closed.issuperset(span.nights):
-            without = _left_out(ledger, spec, replace(node, span=span), counted)
+        if span.level and state not in OVER and closed >= set(span.nights):
+            without = _omitted_nights(ledger, spec, replace(node, span=span), published)
             if not without.issuperset(span.nights):
                 yield replace(node, span=span, without=without)
 
 
-def _left_out(
-    ledger: BudgetLedger, spec: ReleaseSpec, block: StreamNode, counted: Set[int]
+def _omitted_nights(
+    ledger: BudgetLedger, spec: ReleaseSpec, block: StreamNode, published: Set[int]
 ) -> frozenset[int]:
-    """Return the nights that a block leaves out; of one that is under way, as it was begun."""
-    known = ledger.find(spec.budget.dataset, block.release_name)
-    if known is not None and known.content.identity:
-        return frozenset(known.content.identity["stream"]["node"]["without"])
-    without = frozenset(block.span.nights) - counted
+    """Return the nights that a block leaves out: the same again for one that is under way."""
+    reservation = ledger.find(spec.budget.dataset, block.release_name)
+    if reservation is not None and reservation.content.identity:
+        return frozenset(reservation.content.identity["stream"]["node"]["without"])
+    without = frozenset(block.span.nights) - published
     releases = ledger.status(spec.budget.dataset)[0].releases
     if any(row.name == block.release_name and row.state is State.REFUNDED for row in releases):
         without |= nights_with_lost_files(ledger, spec, replace(block, without=without))
     return without
 
 
-def _end(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:
-    """Destroy what a stream keeps of the units of its nights, now that all are closed."""
+def _destroy_units(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> None:
+    """Destroy the list of the units that each night admitted, now that all nights are closed."""
     with ledger.lock(charge_of(ledger, spec, node)):
-        paid = charge_of(ledger, spec, node)
-        if paid.state is State.SPENT:
-            ledger.commit(paid, None)
+        reservation = charge_of(ledger, spec, node)
+        if reservation.state is State.SPENT:
+            ledger.commit(reservation, None)
 
 
-def _day(spec: ReleaseSpec) -> date:
+def _requested_day(spec: ReleaseSpec) -> date:
     if spec.partition is None:
         raise SpecError(
             "stream: is released night by night. Write --partition 2026-11-20 on the command line, "
@@ -138,39 +136,39 @@ def _day(spec: ReleaseSpec) -> date:
     return day
 
 
-def _charged(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
-    """Return the stream as it was charged, and charge it if it is not.
+def _charge_stream(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> StreamNode:
+    """Charge a stream unless it is charged; return the node of a night.
 
     It begins where the spec says, or with the night that is released first, whose files are looked
     at before: no stream is charged for a misspelt path.
     """
-    known = ledger.find(spec.budget.dataset, spec.release.name)
-    charged = known.content.identity.get("stream") if known else None
+    reservation = ledger.find(spec.budget.dataset, spec.release.name)
+    stream = reservation.content.identity.get("stream") if reservation else None
     section = spec.stream_section
-    first = section.first or (day_of(charged["first"]) if charged else day)
-    if charged and section.levels == "auto":  # as it was chosen then
-        horizon = Horizon(first, section.horizon, tuple(charged["levels"]))
+    first = section.first or (day_of(stream["first"]) if stream else day)
+    if stream and section.levels == "auto":  # as they were chosen then
+        horizon = Horizon(first, section.horizon, tuple(stream["levels"]))
     else:
         horizon = horizon_of(section, first, spec.charge)
     node = StreamNode(spec.release.name, horizon, horizon.node(0, horizon.night(day)))
     node_spec = spec.at(node)
     request = stream_request(node_spec, node)
-    if known is None:
-        _require_one_budget(ledger, spec)
+    if reservation is None:
+        _require_one_period(ledger, spec)
         files = footers(node_spec)
-        ids = {"ids": max(file.ids for file in files)} if spec.enforces_nights else {}
-        request = replace(request, rho=plan_files(node_spec, files).rho, inputs=ids)
+        inputs = {"ids": max(file.ids for file in files)} if spec.enforces_nights else {}
+        request = replace(request, rho=plan_files(node_spec, files).rho, inputs=inputs)
     try:
         ledger.charge(request, under_way=spec.enforces_nights)
     except SpecError:
-        if known is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
-            return _charged(ledger, spec, day)  # by another process, from another first night
+        if reservation is None and ledger.find(spec.budget.dataset, spec.release.name) is not None:
+            return _charge_stream(ledger, spec, day)  # by another process, from another first night
         raise
     return node
 
 
-def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
-    """Refuse an account that is renewed: nights of a later period would be paid by an earlier."""
+def _require_one_period(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
+    """Refuse an account that is renewed: an earlier period would pay for nights of a later one."""
     period = ledger.status(spec.budget.dataset)[0].terms.period
     if period:
         raise BudgetError(
@@ -182,7 +180,7 @@ def _require_one_budget(ledger: BudgetLedger, spec: ReleaseSpec) -> None:
 def _states(ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode) -> _States:
     """Return the state of each node of the stream, and whether the ledger has its files.
 
-    It has none of a node that was reconciled. Nights are first, and smaller blocks before larger.
+    A reconciled node has none. Nights are first, and smaller blocks before larger ones.
     """
     releases = ledger.status(spec.budget.dataset)[0].releases
     states = {row.name: row.state for row in releases if row.state is not State.REFUNDED}

@@ -18,14 +18,8 @@ from pydantic import BeforeValidator, Field
 from dbern.data.times import from_text
 from dbern.errors import SpecError
 from dbern.measure.statistic import Statistic
-from dbern.nights.horizon import (
-    MOST_NIGHTS,
-    Horizon,
-    StreamNode,
-    best_levels,
-    day_of,
-    running_variances,
-)
+from dbern.nights.horizon import MOST_NIGHTS, Horizon, StreamNode, day_of
+from dbern.nights.windows import best_levels, running_variances
 from dbern.planning.sections import DataSection, ReleaseSection, _Whole
 from dbern.privacy.budget import Budget, Protection
 from dbern.targets.parameters import Section
@@ -35,7 +29,7 @@ _PARTITION = "{partition}"
 
 
 class NodeTable(Section):
-    """``[stream.node]``: the nights of one release of a stream, as `dbern.nights.section` says.
+    """``[stream.node]``: the nights of one release of a stream.
 
     `blocks` are the nights of a block at each level above the first.
     """
@@ -69,7 +63,7 @@ class StreamSection(Section):
 
 
 def check_partition(release: ReleaseSection, data: DataSection) -> None:
-    """Refuse a stream whose nights have no files of their own, or that is named by a night."""
+    """Refuse a stream whose nights share files, or one that is named by a night."""
     if _PARTITION in release.name + release.output:
         raise SpecError(
             "release.name, release.output: are of the stream, whose nodes are named by their "
@@ -116,24 +110,24 @@ def check_summed(
 
 
 def horizon_of(stream: StreamSection, first: date, charge: Budget) -> Horizon:
-    """Return the horizon from its first night on; "auto" chooses the least error, without data."""
+    """Return the horizon from a first night on; "auto" finds the best levels, without data."""
     if stream.levels == "auto":
-        levels = best_levels(stream.horizon, partial(noise_of_levels, charge))
+        levels = best_levels(stream.horizon, partial(noise_factor, charge))
         return Horizon(first, stream.horizon, levels)
     return Horizon(first, stream.horizon, tuple(stream.levels))
 
 
-def noise_of_levels(charge: Budget, levels: int) -> float:
-    """Return how many times as large the noise of a node is in a stream of so many levels.
+def noise_factor(charge: Budget, levels: int) -> float:
+    """Return the factor by which levels, that share the charge, enlarge the noise of a node.
 
-    A unit is in one node of each: Laplace noise is proportional to the l1 norm of what that moves,
-    Gaussian noise to the l2 norm (`dbern.privacy.contract.Sensitivity.repeated`).
+    A unit is in one node of each: Laplace noise is proportional to the l1 norm of the values that
+    it moves, Gaussian noise to the l2 norm (`dbern.privacy.contract.Sensitivity.repeated`).
     """
     return math.sqrt(levels) if charge.delta else float(levels)
 
 
 def node_of(stream: StreamSection) -> StreamNode | None:
-    """Return the node that a section says, of a stream itself None."""
+    """Return the node of a section; None for that of the stream itself."""
     table = stream.node
     if table is None:
         return None
@@ -144,7 +138,7 @@ def node_of(stream: StreamSection) -> StreamNode | None:
 
 def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sections of a stream's spec with those of a node in their place."""
-    release = content["release"]
+    release = dict(content["release"])
     table = NodeTable(
         stream=node.stream,
         first=str(node.horizon.first),
@@ -154,13 +148,13 @@ def sections_at(node: StreamNode, content: Mapping[str, Any]) -> dict[str, Any]:
         without=sorted(node.without),
     )
     folder = release["output"].rstrip("/")
-    named = {"name": node.release_name, "output": f"{folder}/{node.store_name}"}
+    release |= {"name": node.release_name, "output": f"{folder}/{node.store_name}"}
     stream = content["stream"] | {"node": table.model_dump()}
-    return {**content, "release": release | named, "stream": stream}
+    return {**content, "release": release, "stream": stream}
 
 
 def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
-    """Return what may never change in a stream, of the identity of one of its nodes.
+    """Return the part of a node's identity that may never change in its stream.
 
     All but the node: one charge covers its levels, `max_nights` of a unit, enforced or not, and no
     others (`Sensitivity.repeated`).
@@ -174,9 +168,9 @@ def stream_identity(identity: dict[str, Any]) -> dict[str, Any]:
 def window_terms(horizon: Horizon, normalizer: int, charge: Budget) -> tuple[int, str]:
     """Return normalizer and epsilon of a release that errs as the total of half a horizon does.
 
-    Bins are chosen for it: for more rows than a night has, and for their noise together.
+    Bins are chosen for that total: for the rows and the noise of many nights.
     """
     half = max(1, horizon.count // 2)
     variance = float(running_variances(horizon.count, horizon.levels)[half - 1])
-    times = math.sqrt(variance) * noise_of_levels(charge, len(horizon.levels))
-    return half * normalizer, f"{max(1e-6, float(charge.epsilon) / times):.6g}"
+    factor = math.sqrt(variance) * noise_factor(charge, len(horizon.levels))
+    return half * normalizer, f"{max(1e-6, float(charge.epsilon) / factor):.6g}"

@@ -16,17 +16,16 @@ from dbern.synopsis.drawing import write_plainly
 from dbern.synopsis.reader import Synopsis
 from dbern.types import FloatArray
 
-Every: TypeAlias = Literal["day", "week", "month"]
-"""Length of a series's windows; a month is 30 nights."""
-NIGHTS_OF: dict[Every, int] = {"day": 1, "week": 7, "month": 30}
+WindowLength: TypeAlias = Literal["day", "week", "month"]
+WINDOW_NIGHTS: dict[WindowLength, int] = {"day": 1, "week": 7, "month": 30}
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """Values of consecutive windows, and their intervals.
+    """Values of consecutive windows, with an interval for each.
 
     With probability at least ``1 - beta`` the true values lie from `low` to `high` in all windows
-    at once: each has its part of beta, whatever noise they share.
+    at once: each window has an equal part of beta, whatever noise they share.
 
     Attributes
     ----------
@@ -61,9 +60,9 @@ class Series:
 
 
 def interval_of(synopsis: Synopsis, what: Any, beta: Fraction) -> tuple[str, float, float, float]:
-    """Return what is asked in words, its value, low and high.
+    """Return the question in words, its value, low and high.
 
-    Of a box that is the share of the rows in it, else the value of the function at a point: NaN
+    For a box the value is the share of the rows in it, else that of the function at a point: NaN
     where `Synopsis.interval` is.
     """
     if synopsis.classes:

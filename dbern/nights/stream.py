@@ -1,7 +1,7 @@
 """``Stream``: any window of a stream's nights as a synopsis, from its published nodes.
 
 Nodes are exact sums with noise of one law, so a window is their sum by the weights of least
-variance (`dbern.nights.horizon`), with the noise of that sum (`dbern.privacy.sums`). It is
+variance (`dbern.nights.windows`), with the noise of that sum (`dbern.privacy.sums`). It is
 made when it is asked for and stored nowhere; everything that a synopsis answers it answers.
 
 What the nodes of a stream in a folder have in common is in ``stream.json``: it is public, and is
@@ -30,8 +30,9 @@ from dbern.data.storage import Location, location_at, storage_errors
 from dbern.errors import IntegrityError, SpecError
 from dbern.model.component import Component, LatticeComponent, StoredCertificate
 from dbern.model.strict import StrictModel, Text, or_value_error, parse_object
-from dbern.nights.horizon import WEIGHT_BITS, Horizon, Node, StreamNode, day_of, window_weights
-from dbern.nights.series import NIGHTS_OF, Every, Series, interval_of
+from dbern.nights.horizon import Horizon, Node, StreamNode, day_of
+from dbern.nights.series import WINDOW_NIGHTS, Series, WindowLength, interval_of
+from dbern.nights.windows import WEIGHT_BITS, window_weights
 from dbern.privacy.budget import Budget
 from dbern.privacy.families import errors_of
 from dbern.privacy.sums import SumNoise
@@ -179,7 +180,7 @@ class Stream:
             raise SpecError(f"{self.location}: {self.horizon.first} is not published yet")
         return self._window(range(self._closed_nights))
 
-    def series(self, what: Any, every: Every = "week", beta: float | str = 0.05) -> Series:
+    def series(self, what: Any, every: WindowLength = "week", beta: float | str = 0.05) -> Series:
         """Return a number of each day, week or month, with a band over all of them at once.
 
         Parameters
@@ -195,9 +196,9 @@ class Stream:
         SpecError
             Where no whole window is published.
         """
-        if every not in NIGHTS_OF:
+        if every not in WINDOW_NIGHTS:
             raise SpecError(f'every = "{every}": write "day", "week" or "month"')
-        length, probability = NIGHTS_OF[every], read_beta(beta)
+        length, probability = WINDOW_NIGHTS[every], read_beta(beta)
         windows = [
             range(start, start + length)
             for start in range(0, self._closed_nights - length + 1, length)
@@ -238,7 +239,7 @@ class Stream:
         largest = self.horizon.levels[-1]
         blocks = {night // largest for night in window}
         return {
-            node: frozenset(self.node(node).released.stream.restore().counted)
+            node: frozenset(self.node(node).released.stream.restore().counted_nights)
             if node.level
             else frozenset(node.nights)
             for node in self._published

@@ -213,7 +213,7 @@ class ReleaseSpec(Sections):
         node = self.stream_node
         if node is None:
             return (self.source,)
-        days = map(node.horizon.day, node.counted)
+        days = map(node.horizon.day, node.counted_nights)
         return tuple(self.source.replace("{partition}", str(day)) for day in days)
 
     @property

@@ -10,13 +10,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dbern.nights.horizon import (
-    WEIGHT_BITS,
-    Horizon,
-    best_levels,
-    running_variances,
-    window_weights,
-)
+from dbern.nights.horizon import Horizon
+from dbern.nights.windows import WEIGHT_BITS, best_levels, running_variances, window_weights
 
 FIRST = date(2026, 1, 1)
 

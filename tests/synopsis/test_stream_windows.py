@@ -15,14 +15,9 @@ from nights import FIRST, Nights
 
 import dbern
 from dbern.errors import IntegrityError, SpecError
-from dbern.nights.horizon import (
-    WEIGHT_BITS,
-    Horizon,
-    best_levels,
-    running_variances,
-    window_weights,
-)
+from dbern.nights.horizon import Horizon
 from dbern.nights.stream import Stream
+from dbern.nights.windows import WEIGHT_BITS, best_levels, running_variances, window_weights
 from dbern.privacy.families import errors_of
 from dbern.privacy.laws import LaplaceNoise
 from dbern.privacy.public_numbers import public_stream

@@ -81,7 +81,7 @@ class Project:
         self.ledger_path.write_bytes(content)
         self.ledger_path.chmod(0o600)
         file = self.ledger_path.resolve()
-        HighWaterMark(beside, LEDGER_ID, always_there=True, file=file).advance(point)
+        HighWaterMark(beside, LEDGER_ID, required=True, file=file).advance(point)
 
     def _grant(self, epsilon: str, **terms: Any) -> None:
         from dbern.ledger import BudgetLedger
@@ -178,7 +178,7 @@ def _granted(epsilon: str, _now: Callable[[], str], **terms: Any) -> tuple[bytes
     with TemporaryDirectory() as folder:
         made = Project(Path(folder).resolve())
         made._grant(epsilon, **terms)
-        mark = HighWaterMark(made.folder / "ledger.db.mark", LEDGER_ID, always_there=True)
+        mark = HighWaterMark(made.folder / "ledger.db.mark", LEDGER_ID, required=True)
         point = mark.latest()
         assert point is not None
         return made.ledger_path.read_bytes(), point

@@ -37,7 +37,7 @@ DOORS = {
     "spec": ReleaseSpec.load,
     "certificate": lambda path: expiry(str(path), "--certificate"),
     "secret": lambda path: _secret_of({SECRET_FILE: str(path)}),
-    "mark": lambda path: HighWaterMark(path, "ledger", always_there=True).latest(),
+    "mark": lambda path: HighWaterMark(path, "ledger", required=True).latest(),
     "credentials": lambda path: read_credentials(SETTINGS._replace(credentials=str(path))),
     "authority": lambda path: trusted(SETTINGS._replace(authority=str(path))),
 }

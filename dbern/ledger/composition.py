@@ -1,4 +1,4 @@
-"""Composition: amounts of an account, and how they add up, basic or in zCDP."""
+"""Composition: amounts of an account, how they add up (basic or in zCDP), and their periods."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCOUNTANTS: Final = (BASIC, ZCDP)
 PERIODS: Final = ("day", "week", "month", "year")
 """When a dataset's budget is renewed: calendar days, weeks from Monday, months or years, in UTC."""
 _MAX_EPSILON = 10**12
-_MAX_DENOMINATOR = 10**100  # sums of grants have to stay numbers that a status can show
+_MAX_DENOMINATOR = 10**100  # a status can still show sums of grants
 
 
 class Amount(Protocol):
@@ -39,7 +39,7 @@ class Amount(Protocol):
 
 @dataclass(frozen=True)
 class Zcdp:
-    """An exact amount of rho, with the delta at which it is told as an epsilon."""
+    """An exact amount of rho, with the delta at which it is shown as an epsilon."""
 
     rho: Fraction
     delta: Fraction
@@ -96,8 +96,8 @@ def charged_amount(granted: Amount, charge: Budget, rho: Fraction | None) -> Amo
     return Zcdp(rho, granted.delta)
 
 
-def rho_of_charge(charge: Budget, rho: Fraction | None = None) -> Fraction | None:
-    """Return the rho of a charge: as declared, ``epsilon^2/2`` of a pure one, None if unknown."""
+def rho_of_charge(charge: Budget, rho: Fraction | None) -> Fraction | None:
+    """Return the declared rho of a charge, else ``epsilon^2/2`` if it is pure, else None."""
     if rho is None and not charge.delta:
         return pure_rho(charge.epsilon)
     return rho
@@ -117,7 +117,7 @@ def period_of(created: str, period: str | None) -> str | None:
 def stored_amount(text: object, column: str) -> Fraction:
     """Read an amount of a ledger's row or log, as one of a spec is read.
 
-    Raises IntegrityError where it is none: ``"1e-400000000"`` would be a number of 400 million
+    Raises IntegrityError for any other text: ``"1e-400000000"`` would be a number of 400 million
     digits.
     """
     try:
@@ -132,10 +132,10 @@ def stored_amount(text: object, column: str) -> Fraction:
 def require_positive(budget: Budget, rho: Fraction | None = None) -> None:
     """Refuse an amount at or below zero: a negative charge would be a grant by the back door.
 
-    An amount that can only be a slip of the keyboard is refused too: a grant is for good.
+    An amount that can only be a typing error is refused too: a grant cannot be taken back.
     """
-    free = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
-    if budget.epsilon < 0 or budget.delta < 0 or free:
+    is_zero = budget == Budget(Fraction(0)) or (rho is not None and rho <= 0)
+    if budget.epsilon < 0 or budget.delta < 0 or is_zero:
         raise SpecError('budget: must be above 0. Write epsilon = "1.0".')
     if budget.epsilon > _MAX_EPSILON:
         raise SpecError(f'budget: epsilon must be at most {_MAX_EPSILON}. Write epsilon = "1.0".')

@@ -1,4 +1,4 @@
-"""Triggers: a ledger's database refuses changes, and logs by itself, whoever writes to it.
+"""Triggers, by which a ledger's database refuses changes and logs by itself, whoever writes to it.
 
 Triggers hold for every client that may not drop them: in PostgreSQL for every role but the owner of
 the tables, in SQLite for every statement of whoever can write the file, who can drop them too.
@@ -6,7 +6,7 @@ the tables, in SQLite for every statement of whoever can write the file, who can
 - Grants and terms are never changed, and each grant enters the log.
 - The log only grows, by the next number, so that no line can pass for a later one.
 - Of a release nothing changes but its state, which goes forward, and what goes with that.
-- The ledger's name never changes; what else it says of itself enters the log when it changes.
+- The ledger's name never changes; any other metadata enter the log when they change.
 
 `dbern.ledger.replay` finds what was changed past them.
 """
@@ -27,23 +27,23 @@ _CHANGING = ("name", "state", "output", "plan", "seal", "manifest_digest")
 
 
 def _changed(*columns: str) -> str:
-    """Return a condition in the SQL of both databases; NULL where all were and are NULL."""
+    """Return the SQL condition that a column changes; NULL where all were and are NULL."""
     return " OR ".join(
         f"NEW.{name} <> OLD.{name} OR (NEW.{name} IS NULL) <> (OLD.{name} IS NULL)"
         for name in columns
     )
 
 
-def _among(expression: str, texts: Iterable[str]) -> str:
+def _is_among(expression: str, texts: Iterable[str]) -> str:
     return "{} IN ({})".format(expression, ", ".join(f"'{text}'" for text in texts))
 
 
-def _refused_release() -> str:
-    """Return the condition on which a change of a release is refused."""
+def _release_refusal() -> str:
+    """Return the SQL condition on which a change of a release is refused."""
     frozen = [column.name for column in releases.columns if column.name not in _CHANGING]
-    was_live, is_live = (_among(f"{which}.state", LIVE) for which in ("OLD", "NEW"))
+    was_live, is_live = (_is_among(f"{which}.state", LIVE) for which in ("OLD", "NEW"))
     steps = (f"{before} {after}" for before in NEXT for after in NEXT[before])
-    step = _among("(OLD.state || ' ' || NEW.state)", steps)
+    step = _is_among("(OLD.state || ' ' || NEW.state)", steps)
     over, suffix = f"{step} AND NOT {is_live}", "'~' || substr(OLD.release_id, 1, 8)"
     allowed = {
         "state": step,
@@ -58,8 +58,8 @@ def _refused_release() -> str:
     return " OR ".join(f"({condition})" for condition in refused)
 
 
-_REFUSED_METADATA = f"{_changed('key')} OR (OLD.key = 'ledger_id' AND ({_changed('value')}))"
-_LOGGED_METADATA = f"OLD.key <> 'schema' AND ({_changed('value')})"
+_METADATA_REFUSAL = f"{_changed('key')} OR (OLD.key = 'ledger_id' AND ({_changed('value')}))"
+_METADATA_LOGGING = f"OLD.key <> 'schema' AND ({_changed('value')})"
 _GRANT = "'epsilon', NEW.epsilon, 'delta', NEW.delta" + "".join(
     f", '{name}', terms.{name}" for name in TERMS
 )
@@ -67,23 +67,23 @@ _METADATA = "'key', NEW.key, 'was', OLD.value, 'is', NEW.value"
 _LINE = "(at, event, dataset, detail)"
 
 
-def on_sqlite() -> Iterator[str]:
-    """Yield the statements that make the triggers."""
+def sqlite_triggers() -> Iterator[str]:
+    """Yield the statements that create the triggers."""
     for table in (*_APPEND_ONLY, releases, meta):
-        yield _refusing(table, "DELETE")
+        yield _refusal_trigger(table, "DELETE")
     for table in _APPEND_ONLY:
-        yield _refusing(table, "UPDATE")
+        yield _refusal_trigger(table, "UPDATE")
         # REPLACE deletes without a DELETE, unless the connection asked for recursive triggers.
         (key,) = table.primary_key
-        yield _refusing(table, "INSERT", _is_there(table, f"{key.name} = NEW.{key.name}"))
-    yield _refusing(meta, "INSERT")
-    yield _refusing(meta, "UPDATE", _REFUSED_METADATA)
+        yield _refusal_trigger(table, "INSERT", _row_exists(table, f"{key.name} = NEW.{key.name}"))
+    yield _refusal_trigger(meta, "INSERT")
+    yield _refusal_trigger(meta, "UPDATE", _METADATA_REFUSAL)
     named = "dataset = NEW.dataset AND name = NEW.name"
     named += f" AND '{State.REFUNDED}' NOT IN (state, NEW.state)"
     taken = f"id = NEW.id OR release_id = NEW.release_id OR ({named})"
-    yield _refusing(releases, "INSERT", _is_there(releases, taken))
-    other = _is_there(releases, f"id <> OLD.id AND {named}")
-    yield _refusing(releases, "UPDATE", f"{_refused_release()} OR {other}")
+    yield _refusal_trigger(releases, "INSERT", _row_exists(releases, taken))
+    other = _row_exists(releases, f"id <> OLD.id AND {named}")
+    yield _refusal_trigger(releases, "UPDATE", f"{_release_refusal()} OR {other}")
     before = "SELECT id FROM audit WHERE id <> NEW.id ORDER BY id DESC LIMIT 1"
     yield (
         "CREATE TRIGGER audit_in_order AFTER INSERT ON audit "
@@ -97,25 +97,25 @@ def on_sqlite() -> Iterator[str]:
         "ON terms.name = NEW.dataset; END"
     )
     yield (
-        f"CREATE TRIGGER meta_logged AFTER UPDATE ON meta WHEN {_LOGGED_METADATA} "
+        f"CREATE TRIGGER meta_logged AFTER UPDATE ON meta WHEN {_METADATA_LOGGING} "
         f"BEGIN INSERT INTO audit {_LINE} VALUES (strftime('%Y-%m-%dT%H:%M:%S+00:00', 'now'), "
         f"'metadata', '', json_object({_METADATA})); END"
     )
 
 
-def _refusing(table: Table, change: str, condition: str = "TRUE") -> str:
+def _refusal_trigger(table: Table, change: str, condition: str = "TRUE") -> str:
     return (
         f"CREATE TRIGGER {table.name}_no_{change.lower()} BEFORE {change} ON {table.name} "
         f"WHEN {condition} BEGIN SELECT RAISE(ABORT, '{table.name} refuses {change}'); END"
     )
 
 
-def _is_there(table: Table, condition: str) -> str:
+def _row_exists(table: Table, condition: str) -> str:
     return f"EXISTS (SELECT 1 FROM {table.name} WHERE {condition})"
 
 
-def on_postgresql(connection: Connection) -> Iterator[str]:
-    """Yield the statements that make the triggers and their functions."""
+def postgresql_triggers(connection: Connection) -> Iterator[str]:
+    """Yield the statements that create the triggers and their functions."""
     schema = connection.exec_driver_sql("SELECT quote_ident(current_schema())").scalar()
     clock = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"')"""
     functions = {
@@ -146,9 +146,9 @@ def on_postgresql(connection: Connection) -> Iterator[str]:
             "FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
         )
     for trigger, condition, function in (
-        ("releases_no_update BEFORE UPDATE ON releases", _refused_release(), "refuse_change"),
-        ("meta_no_update BEFORE UPDATE ON meta", _REFUSED_METADATA, "refuse_change"),
-        ("meta_logged AFTER UPDATE ON meta", _LOGGED_METADATA, "log_metadata"),
+        ("releases_no_update BEFORE UPDATE ON releases", _release_refusal(), "refuse_change"),
+        ("meta_no_update BEFORE UPDATE ON meta", _METADATA_REFUSAL, "refuse_change"),
+        ("meta_logged AFTER UPDATE ON meta", _METADATA_LOGGING, "log_metadata"),
         ("audit_in_order BEFORE INSERT ON audit", "TRUE", "number_line"),
         ("grants_logged AFTER INSERT ON grants", "TRUE", "log_grant"),
     ):

@@ -29,7 +29,7 @@ from dbern.ledger.entries import (
     StatedTerms,
 )
 from dbern.ledger.high_water_mark import Point
-from dbern.ledger.opening import backend_of, check_installed
+from dbern.ledger.opening import backend_of, migrate_ledger
 from dbern.ledger.recovery import reconcile, write_transaction
 from dbern.ledger.release_files import ReleaseSecrets
 from dbern.ledger.tables import ledger_id_of
@@ -114,7 +114,7 @@ class BudgetLedger:
         """
         backend = backend_of(url, read_only=read_only, busy_timeout=busy_timeout)
         try:
-            ledger = cls(backend, check_installed(backend, busy_timeout))
+            ledger = cls(backend, migrate_ledger(backend, busy_timeout))
             if not read_only:
                 ledger.sweep()
         except BaseException:

@@ -1,4 +1,4 @@
-"""The database that a ledger's URL names, and a ledger in it."""
+"""Opening of a ledger: the backend of its URL, and the version of its tables."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def backend_of(url: str, *, read_only: bool = False, busy_timeout: float = 30.0)
     return SqliteBackend(Path(path).resolve(), read_only=read_only, busy_timeout=busy_timeout)
 
 
-def check_installed(backend: LedgerBackend, busy_timeout: float) -> str:
-    """Require a ledger, bring one of an older version to this one, and return its public name."""
+def migrate_ledger(backend: LedgerBackend, busy_timeout: float) -> str:
+    """Migrate a ledger of an older version to this one; return the ledger's public name."""
     version = None
     if backend.exists():
         with backend.read() as connection:
@@ -35,7 +35,7 @@ def check_installed(backend: LedgerBackend, busy_timeout: float) -> str:
     if version is None:
         command = shlex.join(["dbern", "ledger", "init", "--ledger", backend.url])
         raise EnvironmentRefusedError(f"ledger: no ledger is at {backend.url}. Make one: {command}")
-    if version != tables.VERSION:  # looking, too, needs the columns of this version
+    if version != tables.VERSION:  # reading, too, needs the columns of this version
         with backend_of(backend.url, busy_timeout=busy_timeout).write() as connection:
             tables.migrate(connection)
     with backend.read() as connection:

@@ -148,7 +148,7 @@ class PostgresBackend:
         root = _root()
         if root is None or not root.is_dir():
             return None
-        return HighWaterMark(root / f"{ledger_id}.mark", ledger_id, always_there=False)
+        return HighWaterMark(root / f"{ledger_id}.mark", ledger_id, required=False)
 
     def home(self, connection: Connection) -> str:
         """Return cluster, timeline and table: another text after each way to restore but one.
@@ -191,7 +191,7 @@ class PostgresBackend:
         connection.execute(
             meta.update().where(meta.c.key == "home").values(value=self.home(connection))
         )
-        for statement in guards.on_postgresql(connection):
+        for statement in guards.postgresql_triggers(connection):
             connection.exec_driver_sql(statement)
         return True
 

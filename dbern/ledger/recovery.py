@@ -70,7 +70,7 @@ def _why_restored(
     point, mark = _point(connection, metadata), backend.high_water_mark(metadata.ledger_id)
     if mark is not None:
         latest = mark.latest()
-        if latest is None and mark.always_there and point.event:
+        if latest is None and mark.required and point.event:
             return f"{mark.path} is missing or another ledger's, so this database is a copy"
         seen = seen or latest
         if seen is not None and seen > point:
@@ -78,7 +78,7 @@ def _why_restored(
                 f"event {seen.event} of epoch {seen.epoch} was seen, and the database ends at "
                 f"event {point.event} of epoch {point.epoch}"
             )
-        if point.event and mark.of_another_file():
+        if point.event and mark.is_of_another_file():
             return f"{mark.path} was noted for another file, so this database is a copy"
     if backend.home(connection) != metadata.home:
         return "the database was restored, moved or failed over"

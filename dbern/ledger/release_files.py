@@ -18,7 +18,8 @@ from dbern.ledger import accounts, tables
 from dbern.ledger.backend import STAGING, LedgerBackend
 from dbern.ledger.entries import LIVE, Reservation, State
 from dbern.ledger.recovery import write_transaction
-from dbern.ledger.staging import Spool, Staging, dead_staging, destroy_staging, sweep_staging
+from dbern.ledger.spool import Spool
+from dbern.ledger.staging import Staging, dead_staging, destroy_staging, sweep_staging
 from dbern.privacy.keystream import subkey
 
 

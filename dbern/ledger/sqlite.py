@@ -148,7 +148,7 @@ class SqliteBackend:
 
     def high_water_mark(self, ledger_id: str) -> HighWaterMark:
         """Return the file beside the database; where it is missing or another's, this is a copy."""
-        return HighWaterMark(self._beside("mark"), ledger_id, always_there=True, file=self.path)
+        return HighWaterMark(self._beside("mark"), ledger_id, required=True, file=self.path)
 
     def home(self, connection: Connection) -> str:
         """Return nothing: a SQLite file does not know its location; its high-water mark does."""
@@ -215,7 +215,7 @@ def _begin(connection: Connection) -> None:
 
 def _install(connection: Connection) -> bool:
     install(connection, home="")
-    for statement in guards.on_sqlite():
+    for statement in guards.sqlite_triggers():
         connection.exec_driver_sql(statement)
     return True
 

@@ -1,4 +1,4 @@
-"""Staging: the sealed center between counting and noise, and the rows of a data frame, encrypted.
+"""Staging: the sealed center between counting and noise, encrypted.
 
 The exact private center between counting and noise is staged in encrypted blocks, each created
 once. The same key with another center would be a two-time pad, so the center that is charged for is
@@ -19,9 +19,7 @@ import weakref
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from cryptography.exceptions import InvalidTag
@@ -47,7 +45,7 @@ class Staging:
     Parameters
     ----------
     directory : Path
-        Of this release alone; made 0700 if it is not there.
+        Directory of this release alone; created with mode 0700 if it is missing.
     key : bytes
         The release key; encryption and seal use subkeys of their own.
 
@@ -76,7 +74,7 @@ class Staging:
             self._open()
 
     def put(self, component: str, block: int, values: Int64Array) -> None:
-        """Stage a block; to stage the same values again changes nothing.
+        """Stage a block; staging the same values again changes nothing.
 
         Parameters
         ----------
@@ -93,37 +91,44 @@ class Staging:
             When the block cannot be written (a full disk); the other blocks stay and no partial
             file is left.
         IntegrityError
-            When the block is there with other values: two arrays under one name would get one
+            When the block exists with other values: two arrays under one name would get one
             center, and noise of the other's law.
         """
-        path, content = self._path(component, block), _encoded(values)
-        if path.exists() or not self._written(path, content, _block_label(component, block)):
-            self._require_same(component, block, content)
+        path, content = self._path(component, block), _encode(values)
+        if not path.exists() and self._write_new(path, content, _block_label(component, block)):
+            return
+        staged, _ = self._read(component, block)
+        if not hmac.compare_digest(staged, content):
+            raise IntegrityError(
+                f"Block {block} of {component!r} is staged in {self.directory} with other values. "
+                "Abandon the release (no noise was drawn), and give each released array a name of "
+                "its own."
+            )
 
     def put_new(self, component: str, block: int, values: Int64Array) -> bool:
-        """Stage a block as `put` does; return False where it is there, whatever it has."""
+        """Stage a block as `put` does; return False where it exists, whatever its values are."""
         label = _block_label(component, block)
-        return self._written(self._path(component, block), _encoded(values), label)
+        return self._write_new(self._path(component, block), _encode(values), label)
 
     def get(self, component: str, block: int) -> Int64Array:
         """Return a staged block, exactly as it was put."""
-        content = self._plaintext(component, block)
+        content, _ = self._read(component, block)
         expected = self._verified.get((component, block))
         if expected is not None and hashlib.sha256(content).digest() != expected:
             raise IntegrityError(
                 f"A block in {self.directory} changed after it was verified: no noise is drawn for "
                 "it. Restore the directory, or abandon the release (the charge stands)."
             )
-        return _decoded(content)
+        return _decode(content)
 
     def get_digested(self, component: str, block: int) -> tuple[Int64Array, bytes]:
-        """Return a staged block, and a keyed digest of it as it was written.
+        """Return a staged block, and a keyed digest of its file.
 
-        A block that is written elsewhere, or again, has another digest, whatever its values are:
-        its nonce is another.
+        A block that is written elsewhere, or again, has another nonce and so another digest,
+        whatever its values are.
         """
-        content, written = self._opened(component, block)
-        return _decoded(content), hmac.digest(self._seal_key, _BLOCK_FORMAT + written, "sha256")
+        content, written = self._read(component, block)
+        return _decode(content), hmac.digest(self._seal_key, _BLOCK_FORMAT + written, "sha256")
 
     def components(self) -> list[str]:
         """Return the names that have blocks, in canonical (UTF-8 byte) order."""
@@ -137,8 +142,8 @@ class Staging:
 
     def blocks(self, component: str) -> list[int]:
         """Return the numbers of a component's staged blocks, ascending."""
-        wanted = component.encode().hex()
-        return sorted(block for name, block in self._files() if name == wanted)
+        component_name = component.encode().hex()
+        return sorted(block for name, block in self._files() if name == component_name)
 
     def seal(self) -> bytes:
         """Return the HMAC-SHA256 of every staged block in canonical order.
@@ -149,19 +154,19 @@ class Staging:
         Raises
         ------
         IntegrityError
-            When a block is not what was staged.
+            When a block is not as it was staged.
         """
         mac = hmac.new(self._seal_key, _SEAL_FORMAT, hashlib.sha256)
         digests = {}
-        with ThreadPoolExecutor(1) as beside:  # a block is hashed twice, at the same time
+        with ThreadPoolExecutor(1) as pool:  # a block is hashed twice, at the same time
             for component in self.components():
                 for block in self.blocks(component):
-                    content = self._plaintext(component, block)
-                    digest = beside.submit(hashlib.sha256, content)
+                    content, _ = self._read(component, block)
+                    digest = pool.submit(hashlib.sha256, content)
                     mac.update(_block_label(component, block) + struct.pack(">Q", len(content)))
                     mac.update(content)
                     digests[component, block] = digest.result().digest()
-        self._verified = digests  # what `get` gives from now on is what was sealed
+        self._verified = digests  # `get` returns nothing but what was sealed from now on
         return mac.digest()
 
     def verify(self, seal: bytes | None) -> None:
@@ -188,18 +193,7 @@ class Staging:
         self._handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._handle)
 
-    def _require_same(self, component: str, block: int, content: bytes) -> None:
-        if not hmac.compare_digest(self._plaintext(component, block), content):
-            raise IntegrityError(
-                f"Block {block} of {component!r} is staged in {self.directory} with other values. "
-                "Abandon the release (no noise was drawn), and give each released array a name of "
-                "its own."
-            )
-
-    def _plaintext(self, component: str, block: int) -> bytes:
-        return self._opened(component, block)[0]
-
-    def _written(self, path: Path, content: bytes, label: bytes) -> bool:
+    def _write_new(self, path: Path, content: bytes, label: bytes) -> bool:
         """Encrypt and write a new file, durably; return False where one is there, which stays."""
         nonce = os.urandom(_NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, content, label)
@@ -207,15 +201,18 @@ class Staging:
         with staging_errors(self.directory):
             drafts.write_new(temporary, nonce, sealed)
             try:
-                new = _link_new(temporary.name, path.name, self._handle)
+                os.link(temporary.name, path.name, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+                is_new = True
+            except FileExistsError:
+                is_new = False
             finally:
                 temporary.unlink(missing_ok=True)
             os.fsync(self._handle)
-        return new
+        return is_new
 
-    def _opened(self, component: str, block: int) -> tuple[bytes, bytes]:
-        """Return what a block holds, and its file."""
-        where = f"block {block} of {component!r} in {self.directory}"
+    def _read(self, component: str, block: int) -> tuple[bytes, bytes]:
+        """Return the plaintext of a block, and its file."""
+        name = f"block {block} of {component!r} in {self.directory}"
         with staging_errors(self.directory):
             try:
                 written = self._path(component, block).read_bytes()
@@ -223,14 +220,14 @@ class Staging:
                 if not self.directory.is_dir():
                     raise
                 raise IntegrityError(
-                    f"The staged {where} is missing. Restore the directory, or abandon the release."
+                    f"The staged {name} is missing. Restore the directory, or abandon the release."
                 ) from None
         sealed, label = memoryview(written), _block_label(component, block)
         try:
             content = self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], label)
         except (InvalidTag, ValueError):
             raise IntegrityError(
-                f"The staged {where} is damaged or not this release's. Restore the directory, or "
+                f"The staged {name} is damaged or not this release's. Restore the directory, or "
                 "abandon the release."
             ) from None
         return content, written
@@ -248,7 +245,7 @@ class Staging:
 
 
 def destroy_staging(directory: Path) -> None:
-    """Remove a staging directory; one that is gone already is no error.
+    """Remove a staging directory; do nothing where it is gone already.
 
     It is renamed first: a process that still counts for it can then add nothing to it.
 
@@ -264,24 +261,24 @@ def destroy_staging(directory: Path) -> None:
 
 
 def dead_staging(root: Path, live: Collection[str]) -> list[Path]:
-    """List the staging of every release that is not among `live`; other files are left out."""
-    every = sorted(root.iterdir()) if root.is_dir() else []
+    """List the staging directories of all releases but `live` ones; leave out other files."""
+    paths = sorted(root.iterdir()) if root.is_dir() else []
     return [
         path
-        for path in every
+        for path in paths
         if _RELEASE.fullmatch(path.name) and path.name.removesuffix(".spool") not in live
     ]
 
 
 def sweep_staging(root: Path, live: Collection[str]) -> None:
-    """Destroy the staging of every release that is not among `live`; other files are left alone."""
+    """Destroy the staging directories that `dead_staging` lists."""
     for path in dead_staging(root, live):
         destroy_staging(path)
 
 
 @contextmanager
 def staging_errors(directory: Path, what: str = "staging") -> Iterator[None]:
-    """Raise a `ReleaseError` that names the directory where the system refuses within."""
+    """Raise a `ReleaseError` that names the directory for each refusal of the system within."""
     try:
         yield
     except FileNotFoundError:
@@ -296,69 +293,20 @@ def staging_errors(directory: Path, what: str = "staging") -> Iterator[None]:
         ) from error
 
 
-def _link_new(source: str, target: str, directory: int) -> bool:
-    """Give `source` its final name; return False where that exists: the first block put stays."""
-    try:
-        os.link(source, target, src_dir_fd=directory, dst_dir_fd=directory)
-    except FileExistsError:
-        return False
-    return True
-
-
 def _block_label(component: str, block: int) -> bytes:
     name = component.encode()
     return struct.pack(">I", len(name)) + name + struct.pack(">Q", block)
 
 
-def _encoded(values: Int64Array) -> bytes:
+def _encode(values: Int64Array) -> bytes:
     if values.dtype != np.int64:
         raise TypeError(f"a center is staged as int64, not {values.dtype}")
     header = struct.pack(f">I{values.ndim}Q", values.ndim, *values.shape)
     return b"".join([header, np.ascontiguousarray(values, dtype="<i8").ravel().data])
 
 
-def _decoded(content: bytes) -> Int64Array:
+def _decode(content: bytes) -> Int64Array:
     (ndim,) = struct.unpack_from(">I", content)
     shape = struct.unpack_from(f">{ndim}Q", content, 4)
     values = np.frombuffer(content, dtype="<i8", offset=4 + 8 * ndim)
     return values.astype(np.int64).reshape(shape)
-
-
-@dataclass(frozen=True)
-class Spool:
-    """The encrypted rows of a release from a data frame, which live as long as its key and staging.
-
-    `directory`, beside its staging, is of this release alone; `key` is the subkey that encrypts the
-    rows.
-    """
-
-    directory: Path
-    key: bytes = field(repr=False)
-
-    @property
-    def path(self) -> Path:
-        """The file, which is there once it is whole."""
-        return self.directory / "rows.parquet"
-
-    @contextmanager
-    def written(self) -> Iterator[BinaryIO]:
-        """Write the file anew: after the block it is there, durably; where that fails, nothing is.
-
-        Raises ReleaseError for a file that cannot be written.
-        """
-        with staging_errors(self.directory, "spool"):
-            private_directory(self.directory.parent)
-            destroy_staging(self.directory)
-            private_directory(self.directory)
-            draft = self.directory / f"{secrets.token_hex(8)}.partial"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            try:
-                with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.rename(self.path)
-                sync_directory(self.directory)
-            except BaseException:
-                destroy_staging(self.directory)
-                raise

@@ -1,4 +1,4 @@
-"""Count a release's records: read them, count them on workers, stage the center, seal, charge."""
+"""Count a release's records on workers, stage and seal their center, and charge."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ from dbern.run.tasks import SlabJob
 if TYPE_CHECKING:
     from dbern.run.graph import Client
 
-
 _READ_ALREADY = "A reader is read once, and this one may have been: give a fresh one"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A release under way: what is counted, by which plan, for whom."""
+    """A release under way: its spec and plan, its data, and where it is charged."""
 
     ledger: BudgetLedger
     spec: ReleaseSpec
@@ -45,7 +44,7 @@ class Run:
 
 
 def count(connect: Callable[[], Client], run: Run) -> Reservation:
-    """Count the records on workers, stage their center, seal it, and charge."""
+    """Count the records on workers, stage their center, seal it, and charge the reservation."""
     ledger, frame, counters = run.ledger, run.frame, run.plan.counters(run.spec)
     with ExitStack() as stack:
         # The key, and what is derived from it, never leaves this process; nor do ids of units.
@@ -148,7 +147,7 @@ def _records(run: Run) -> Iterator[list[FileFacts]]:
                 f"data: release {reservation.name} was reserved, and its rows are not spooled "
                 "here. Give the data frame again: dbern.release(spec, data=frame)."
             )
-        with run.journal.stage("spooling the rows"), spool.written() as file:
+        with run.journal.stage("spooling the rows"), spool.write() as file:
             rows = _spool_rows(run.ledger, reservation, frame, file, spool.key)
             n = run.plan.n
             if not run.plan.protection.private_rows and rows != n:

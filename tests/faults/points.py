@@ -37,7 +37,7 @@ SPOOLING = (
     "pathlib:Path.rename", f"{COUNTING}:unlocked", f"{COUNTING}:file_facts",
     f"{LEDGER}.begin_reading", f"{COUNTING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.keys:KeyFiles.destroy", "dbern.ledger.release_files:destroy_staging",
-    "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
+    "dbern.ledger.spool:destroy_staging", "dbern.ledger.staging:destroy_staging", "shutil:rmtree",
 )  # fmt: skip
 SYNCED = "os:fsync"
 STATEMENT = "sqlalchemy.engine.default:DefaultDialect.do_execute"

@@ -114,7 +114,7 @@ def test_a_mark_that_cannot_be_raised_changes_nothing(ledger, ask, monkeypatch):
 
     before = ledger.status(), ledger.log()
     with monkeypatch.context() as patch:
-        patch.setattr(HighWaterMark, "_opened", refused)
+        patch.setattr(HighWaterMark, "_open_file", refused)
         for change in (
             lambda: ledger.grant("trips", Budget.parse("1")),
             lambda: ledger.reserve(ask()),
@@ -225,11 +225,11 @@ def test_an_event_that_another_process_saw_first_is_no_alarm(url, ledger, ask):
 
 
 def test_a_mark_never_falls(tmp_path):
-    mark = HighWaterMark(tmp_path / "mark", "0" * 32, always_there=True)
+    mark = HighWaterMark(tmp_path / "mark", "0" * 32, required=True)
     for point in (Point(1, 5), Point(1, 4), Point(2, 1), Point(1, 9), Point(2, 0)):
         mark.advance(point)
     assert mark.latest() == Point(2, 1)
-    assert HighWaterMark(tmp_path / "mark", "1" * 32, always_there=True).latest() is None
+    assert HighWaterMark(tmp_path / "mark", "1" * 32, required=True).latest() is None
 
 
 def test_a_declared_restore_blocks_spending_until_reconciled(ledger, held, ask, url, keys_held):
@@ -394,5 +394,5 @@ def test_a_charge_is_in_the_mark_before_it_is_used(ledger, held, path, monkeypat
     with BudgetLedger.open(ledger.url) as again:
         assert not again.is_pending()
         assert again.find("trips", "density").state == "spent"
-    mark = HighWaterMark(path.with_name("ledger.db.mark"), ledger.id, always_there=True)
+    mark = HighWaterMark(path.with_name("ledger.db.mark"), ledger.id, required=True)
     assert mark.latest() == Point(1, 4)

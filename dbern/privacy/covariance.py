@@ -30,7 +30,7 @@ class NoiseCovariance:
 def k_norm_covariance(values: float) -> NoiseCovariance:
     """Covariance ``v ((1 + 1/M) I - 1 1'/M)``, ``v = M (2 M + 1)/((M + 1) (M + 2))``, at scale one.
 
-    It is that of the continuous law: that of the integers differs by a share of about M over the
+    It holds for the continuous law; that of the integers differs by a share of about M over the
     scale. Its density is a function of N, a norm, so X is ``R U/2``: R of the gamma law of M + 1, U
     uniform in the ball ``N <= 1``. Where p coordinates of U are positive and m are not, these are
     points of two simplices; each of the ``C(M, p)`` choices has the volume ``1/(p! m!)``. In a

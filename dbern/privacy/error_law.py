@@ -1,6 +1,6 @@
 """Laws of errors: all that certificates, bands and intervals need to know of noise.
 
-Accuracy alone rests on it. An answer may have an `ErrorLaw` that no release draws noise of.
+Accuracy rests on it, privacy does not. An answer may have an `ErrorLaw` that no release draws from.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dbern.privacy.tails import (
 from dbern.types import FloatArray
 
 Draw: TypeAlias = Callable[[int, int, KeyStream], FloatArray]
-"""`ErrorLaw.simulate`."""
+"""Type of `ErrorLaw.simulate`."""
 Weights: TypeAlias = tuple[tuple[float, int], ...]
 """Pairs of a weight and the number of independent releases that have it."""
 
@@ -45,7 +45,7 @@ class ErrorLaw(ABC):
     @property
     @abstractmethod
     def scale(self) -> float:
-        """Scale that the errors are in proportion to."""
+        """Scale, to which the errors are proportional."""
 
     @property
     @abstractmethod
@@ -59,7 +59,7 @@ class ErrorLaw(ABC):
 
     @abstractmethod
     def tail(self, count: int, beta: Fraction) -> float:
-        """Size that none of so many values reaches with probability ``1 - beta``, in the unit."""
+        """Size that none of `count` values reaches with probability ``1 - beta``, in the unit."""
 
     @abstractmethod
     def node_tail(self, a: float, m: float, exponent: float) -> float:
@@ -74,35 +74,35 @@ class ErrorLaw(ABC):
 
     @abstractmethod
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
-        """Draw so many values of one output, independently, in floats: (size, draws)."""
+        """Draw the first `size` values of one output, independently, in floats: (size, draws)."""
 
     def simulate_sum(
         self, weights: Weights, size: int, draws: int, stream: KeyStream
     ) -> FloatArray:
         """Draw weighted sums of as many independent outputs as `weights` count: (size, draws).
 
-        True for any law. All outputs are drawn at once: a law may begin parts of the stream anew at
-        each `simulate`.
+        Right for any law. All outputs are drawn at once: a law may begin parts of the stream anew
+        at each `simulate`.
         """
-        each = np.array([weight for weight, count in weights for _ in range(count)])
-        drawn = self.simulate(size, len(each) * draws, stream).reshape(size, len(each), draws)
-        return np.asarray(np.einsum("i,sid->sd", each, drawn))
+        terms = np.array([weight for weight, count in weights for _ in range(count)])
+        values = self.simulate(size, len(terms) * draws, stream).reshape(size, len(terms), draws)
+        return np.asarray(np.einsum("i,sid->sd", terms, values))
 
 
 @dataclass(frozen=True)
 class NoiseErrors(ErrorLaw):
-    """Errors that noise of one `law` adds to released values."""
+    """Errors from noise of one `law`."""
 
     law: NoiseLaw
 
     @staticmethod
     @abstractmethod
     def unit_covariance(values: float) -> NoiseCovariance:
-        """Covariance at scale one, of a component of so many values."""
+        """Covariance at scale one, of a component of `values` values."""
 
     @abstractmethod
     def tail_in_granules(self, count: int, beta: Fraction) -> int:
-        """Size that none of so many values reaches with probability ``1 - beta``, in granules."""
+        """Size that none of `count` values reaches with probability ``1 - beta``, in granules."""
 
     @property
     def scale(self) -> float:
@@ -115,17 +115,17 @@ class NoiseErrors(ErrorLaw):
         return self.unit_covariance(self.law.values)
 
     def tail(self, count: int, beta: Fraction) -> float:
-        """Size that none of so many values reaches, rounded up."""
+        """Size that none of `count` values reaches, rounded up."""
         granule = Fraction(2) ** self.law.granularity_exponent
         return float_above(self.tail_in_granules(count, beta) * granule)
 
     def simulate(self, size: int, draws: int, stream: KeyStream) -> FloatArray:
-        """Draw as a release does; every value is independent."""
+        """Draw as a release does: all values are independent."""
         return independent_draws(self.law.draw(size * draws, stream), size)
 
 
 class LaplaceErrors(NoiseErrors):
-    """Independent Laplace noise."""
+    """Errors from independent Laplace noise."""
 
     @staticmethod
     def unit_covariance(values: float) -> NoiseCovariance:
@@ -156,7 +156,7 @@ class LaplaceErrors(NoiseErrors):
 
 
 class KNormErrors(LaplaceErrors):
-    """One vector of the K-norm law, with tails of Laplace noise (`dbern.privacy.tails`)."""
+    """Errors from a vector of the K-norm law, with Laplace tails (`dbern.privacy.tails`)."""
 
     @staticmethod
     def unit_covariance(values: float) -> NoiseCovariance:
@@ -171,7 +171,7 @@ class KNormErrors(LaplaceErrors):
 
 
 class GaussianErrors(NoiseErrors):
-    """Independent Gaussian noise."""
+    """Errors from independent Gaussian noise."""
 
     @staticmethod
     def unit_covariance(values: float) -> NoiseCovariance:
@@ -195,6 +195,6 @@ class GaussianErrors(NoiseErrors):
     def simulate_sum(
         self, weights: Weights, size: int, draws: int, stream: KeyStream
     ) -> FloatArray:
-        """Draw the continuous laws' sum, as of Laplace noise."""
+        """Draw the continuous laws' sum, as `LaplaceErrors` does."""
         root = math.sqrt(math.fsum(count * weight**2 for weight, count in weights))
         return gaussian_sum_draws(root * self.scale, size, draws, stream)

@@ -1,4 +1,4 @@
-"""Tails of noise, rounded outward, in granules: what no coefficient's noise reaches.
+"""Tails of noise: sizes that it seldom reaches, in granules, rounded up.
 
 Certificates follow from them; privacy does not rest on them.
 """
@@ -18,7 +18,7 @@ from dbern.types import FloatArray
 _DIGITS: Final = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
 _SLACK: Final = Fraction(1, 10**60)
 
-# Those of Laplace noise hold for the K-norm law of its scale s, X with weight w = exp(-|S|/s), S
+# Tails of Laplace noise hold for the K-norm law of its scale s, X with weight w = exp(-|S|/s), S
 # the sum. Let C = cosh(1/s), and phi(u) = (C - 1)/(C - cosh u) = E e^(u X_1) for |Re u| < 1/s.
 #
 # *Moments.* w is a mixture of cos(t S) over a Cauchy law of t, so E[e^(a'X) w] is the mean over t
@@ -34,20 +34,18 @@ _SLACK: Final = Fraction(1, 10**60)
 def laplace_tail(scale: int, coefficients: int, beta: Fraction) -> int:
     """Size that no coefficient's noise reaches, with probability at least ``1 - beta``.
 
-    The smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union
-    bound). With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so ``m >= s ln(2 cN / (beta
-    (1 + q)))``. That is computed to 100 digits with correctly rounded operations; as s <= 2**61 the
+    The smallest integer m >= 1 with ``cN P(|X| >= m) <= beta`` (union bound), for cN coefficients.
+    With ``q = exp(-1/s)``, ``P(|X| >= m) = 2 q^m / (1 + q)``, so ``m >= s ln(2 cN / (beta (1 +
+    q)))``. That is computed to 100 digits with correctly rounded operations; as s <= 2**61 the
     error is below 1e-60 for fewer than 10**30 coefficients, and 1e-60 is added before rounding up.
     The center's own rounding, at most g/2 + eta, is not part of it.
     """
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
-    digits = Context(prec=100, Emax=MAX_EMAX, Emin=MIN_EMIN)
-    q = digits.exp(digits.divide(Decimal(-1), Decimal(scale)))
-    odds = 2 * coefficients / beta
-    ratio = digits.divide(Decimal(odds.numerator), Decimal(odds.denominator))
-    length = digits.ln(digits.divide(ratio, digits.add(Decimal(1), q)))
-    length = digits.fma(Decimal(scale), length, Decimal("1e-60"))
+    q = _DIGITS.exp(_DIGITS.divide(Decimal(-1), Decimal(scale)))
+    odds = _decimal(2 * coefficients / beta)
+    length = _DIGITS.ln(_DIGITS.divide(odds, _DIGITS.add(Decimal(1), q)))
+    length = _DIGITS.fma(Decimal(scale), length, Decimal("1e-60"))
     return max(1, int(length.to_integral_value(rounding=ROUND_CEILING)))
 
 
@@ -76,7 +74,7 @@ def laplace_weighted_tail(
 
 
 def gaussian_weighted_tail(sigma: int, root: FloatArray, exponent: float) -> FloatArray:
-    """Bound the same for Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
+    """Bound that sum for Gaussian noise, sub-Gaussian: ``E e^(u X) <= e^(u^2 sigma^2 / 2)``."""
     return np.asarray(sigma * root * math.sqrt(2 * exponent))
 
 
@@ -104,17 +102,17 @@ def gaussian_tail(sigma: int, coefficients: int, beta: Fraction) -> int:
     if not 0 < beta < 1 or coefficients < 1:
         raise SpecError("noise: the tail needs 0 < beta < 1 and at least one coefficient")
 
-    def reached(m: int) -> bool:
+    def is_reached(m: int) -> bool:
         mills = Fraction(79789, 100_000) * (Fraction(1, sigma) + Fraction(sigma, m))
         odds = coefficients * min(Fraction(2), mills) / beta
         return Fraction(_DIGITS.ln(_decimal(odds))) + _SLACK > Fraction(m * m, 2 * sigma**2)
 
     low, high = 0, 1
-    while reached(high):
+    while is_reached(high):
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if reached(middle) else (low, middle)
+        low, high = (middle, high) if is_reached(middle) else (low, middle)
     return high
 
 

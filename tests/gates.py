@@ -68,7 +68,16 @@ ROOM_OF = {  # files of a folder that has several rooms, of different heights
     ),
     **{
         f"dbern.run.{name}": "cluster"
-        for name in ("client", "connection", "graph", "messages", "tasks", "threads", "workers")
+        for name in (
+            "client",
+            "connection",
+            "graph",
+            "messages",
+            "partitions",
+            "tasks",
+            "threads",
+            "workers",
+        )
     },
 }
 

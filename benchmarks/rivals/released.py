@@ -20,7 +20,7 @@ from dbern.privacy.keystream import KEY_BYTES
 from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
-from dbern.run.graph import make_tasks, passes
+from dbern.run.graph import make_tasks, task_reads
 from dbern.run.tasks import SlabJob, center, count_portions, merge
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
@@ -85,7 +85,7 @@ def planned(
         spec = spec_for_rows(spec, plan.n)
         counters = plan.counters(spec).with_key(key)
         files = read_footers(discover(spec.source), spec.columns)
-        tasks = passes(counters, make_tasks(files, _SALT))
+        tasks = task_reads(counters, make_tasks(files, _SALT))
         total = merge(
             [count_portions(counters, portions, _SALT, index) for portions, index in tasks]
         )

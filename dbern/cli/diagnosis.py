@@ -31,7 +31,7 @@ from dbern.ledger.keys import SECRET_FILE
 from dbern.ledger.opening import backend_of
 from dbern.ledger.sqlite import SqliteBackend
 from dbern.run.connection import UNREACHABLE, connect, require_address
-from dbern.run.messages import shown
+from dbern.run.messages import address_text
 from dbern.run.workers import answers, check_workers, unlike
 from dbern.system import counted, is_url
 
@@ -400,7 +400,7 @@ def _spills() -> Callable[[Any], bytes]:
 
 
 def _worker_memory(workers: Mapping[str, dict[str, Any]]) -> Verdict:
-    spilling = [shown(worker) for worker, report in workers.items() if report["spills"]]
+    spilling = [address_text(worker) for worker, report in workers.items() if report["spills"]]
     if spilling:
         text = f"{len(spilling)} of {len(workers)} would spill private sums to their disks"
         return "mend", f"{text} (the first: {spilling[0]})"

@@ -2,9 +2,9 @@
 
 distributed's own client unpickles results, exceptions, types of results, answers and events, and
 its scheduler whatever a worker marks as pickled: a worker could run code in the releasing process.
-Here one place reads all messages, `_decoded`, and what it gives the client holds numbers, texts,
+Here one place reads all messages, `_decode`, and what it gives the client holds numbers, texts,
 lists, sets and dicts alone. Everything else that a message holds is in a `Closed`, which is opened
-by `dbern.run.messages.opened`, as bytes, or by nobody. So that no other connection is made, the
+by `dbern.run.messages.open_bytes`, as bytes, or by nobody. So that no other connection is made, the
 client never asks workers themselves; and it subscribes to no events. No text that was sent is
 shown: what distributed would warn of, log or raise as it came is left out.
 
@@ -19,7 +19,7 @@ import ssl
 import struct
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgpack
 from distributed import Client, Security
@@ -49,7 +49,7 @@ _PREFIX = "plain+"
 _ANSWER_SECONDS = 30.0  # for a scheduler to be reached, and to say what it is
 
 
-def _decoded(frames: list[Any]) -> Any:
+def _decode(frames: list[Any]) -> Any:
     """Decode a message of distributed's protocol: msgpack first, then frames that it refers to."""
 
     def of_dict(pairs: dict[Any, Any]) -> Any:
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 def _closed(frames: list[Any], offset: int) -> Closed:
-    """Wrap what its sender serialized; bytes are known by their head, which names the type."""
+    """Wrap a serialized object; its head names the type, by which bytes are recognized."""
     head = msgpack.loads(frames[offset], use_list=False, **msgpack_opts)
     content = frames[offset + 1 : offset + 1 + head["num-sub-frames"]]
     if head.get("serializer") != "dask" or head.get("type") != "bytes":
@@ -93,20 +93,14 @@ def _closed(frames: list[Any], offset: int) -> Closed:
     return Closed(content[0] if len(content) == 1 else b"".join(content))
 
 
-class _Connection(Protocol):
-    """The part of distributed's connections that reading needs."""
-
-    stream: Any
-    _closed: bool
-
-    def abort(self) -> None:
-        """Close at once."""
-
-
 class _Reading:
     """Reading of distributed's connections, but for the decoding, as bytes of whole frames."""
 
-    async def read(self: _Connection, deserializers: object = None) -> Any:
+    stream: Any
+    _closed: bool
+    abort: Any
+
+    async def read(self, deserializers: object = None) -> Any:
         """Read one message; a connection whose message cannot be decoded is closed."""
         del deserializers
         stream = self.stream
@@ -124,10 +118,10 @@ class _Reading:
             self.abort()
             raise CommClosedError("a message of more than memory") from None
         except BaseException:
-            self.abort()  # who knows how much of it was read
+            self.abort()  # a part of the message may have been read
             raise
         try:
-            return _decoded(frames)
+            return _decode(frames)
         except Exception as error:  # noqa: BLE001 -- whatever it is, its sender chose it
             self.abort()
             kind = type(error).__name__
@@ -143,7 +137,7 @@ class _PlainTLS(_Reading, TLS):  # type: ignore[misc]  # has no types
 
 
 class _Connecting:
-    """Connects as distributed does; errors that it is sent are not unpickled to be raised."""
+    """Connecting as distributed does, but errors in answers are not unpickled to be raised."""
 
     async def connect(self, address: str, deserialize: bool = True, **options: Any) -> Any:
         del deserialize
@@ -171,7 +165,7 @@ def is_tls(address: str) -> bool:
     return bool(parse_address(address)[0] == "tls")
 
 
-def configured(address: str) -> Any:
+def security_of(address: str) -> Any:
     """Return distributed's `Security` for an address, as its own client would find it."""
     from distributed.client import _maybe_call_security_loader
 
@@ -179,18 +173,16 @@ def configured(address: str) -> Any:
 
 
 registry.backends[f"{_PREFIX}tcp"] = _TCPBackend()
-
-
 registry.backends[f"{_PREFIX}tls"] = _TLSBackend()
 
 
-def _is_of_others(record: logging.LogRecord) -> bool:
-    """Return whether a record tells of another connection: how ours ended is told by its client."""
+def _is_foreign(record: logging.LogRecord) -> bool:
+    """Return whether a log record is of another connection: our client reports the end of ours."""
     return not any(isinstance(value, _Reading) for value in record.args or ())
 
 
 # For the life of the process: the last records of a connection come after its client has closed.
-logging.getLogger("distributed.batched").addFilter(_is_of_others)
+logging.getLogger("distributed.batched").addFilter(_is_foreign)
 
 
 class PlainClient(Client):  # type: ignore[misc]  # has no types
@@ -213,14 +205,14 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         try:
             scheme, host = parse_address(self._start_arg)
             self._start_arg = f"{_PREFIX}{scheme}://{host}"  # ValueError where there is no such
-            handlers = {op: _heard(handler) for op, handler in self._stream_handlers.items()}
+            handlers = {op: _guarded(handler) for op, handler in self._stream_handlers.items()}
             # What no scheduler of this version says is ignored.
             self._stream_handlers = defaultdict(lambda: lambda **_: None, handlers)
             # distributed waits without end for the first words of what accepts a connection.
             await asyncio.wait_for(super()._start(**arguments), _ANSWER_SECONDS)
         except (AssertionError, AttributeError, LookupError):  # of what was sent
             await self._close()
-            raise _unlike() from None
+            raise _version_error() from None
         except Exception:
             await self._close()
             raise
@@ -248,10 +240,9 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
         super()._handle_task_erred(key, exception_of(exception), None)
 
     async def _gather_remote(self, *arguments: Any) -> Any:
-        reply = await super()._gather_remote(*arguments)
-        reply = dict_of(reply)
+        reply = dict_of(await super()._gather_remote(*arguments))
         if not (isinstance(reply.get("data"), dict) or isinstance(reply.get("keys"), tuple)):
-            raise _unlike()
+            raise _version_error()
         if "keys" in reply:  # which distributed logs
             reply["keys"] = [key for key in self.futures if key in reply["keys"]]
         return reply
@@ -261,36 +252,36 @@ class PlainClient(Client):  # type: ignore[misc]  # has no types
                  "kwargs": dumps({}), "wait": True}  # fmt: skip
         replies = await self.scheduler.broadcast(msg=message, on_error="return_pickle")
         if not isinstance(replies, dict):
-            raise _unlike()
-        answers = {worker: _answered(reply) for worker, reply in replies.items()}
+            raise _version_error()
+        answers = {worker: _answer_of(reply) for worker, reply in replies.items()}
         failed = [answer for answer in answers.values() if isinstance(answer, Exception)]
         if failed and on_error == "raise":
             raise failed[0]
         return answers
 
 
-def _heard(handler: Callable[..., Any]) -> Callable[..., Any]:
+def _guarded(handler: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a handler of a scheduler's messages so that failures hold nothing that was sent."""
 
-    def heard(**message: Any) -> Any:
+    def call(**message: Any) -> Any:
         try:
             return handler(**message)
         except Exception:  # noqa: BLE001 -- distributed logs it, keys of the message too
-            raise _unlike() from None
+            raise _version_error() from None
 
-    return heard
+    return call
 
 
-def _unlike() -> IntegrityError:
+def _version_error() -> IntegrityError:
     return IntegrityError(
         "The scheduler does not answer as one of this version does. Find out what runs there, and "
         "start it anew."
     )
 
 
-def _answered(reply: Any) -> Any:
-    if not isinstance(reply, dict):  # a scheduler's that could not ask
+def _answer_of(reply: Any) -> Any:
+    if not isinstance(reply, dict):  # of a scheduler that could not ask
         return exception_of(reply)
-    return (
-        reply.get("result") if reply.get("status") == "OK" else exception_of(reply.get("exception"))
-    )
+    if reply.get("status") == "OK":
+        return reply.get("result")
+    return exception_of(reply.get("exception"))

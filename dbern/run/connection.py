@@ -191,9 +191,9 @@ def connect(address: str, seconds: float, security: Security | None = None) -> C
     refused, it raises what `UNREACHABLE` lists.
     """
 
-    from dbern.run.client import PlainClient, configured, is_tls
+    from dbern.run.client import PlainClient, is_tls, security_of
 
-    secured = security or configured(address)
+    secured = security or security_of(address)
     if not is_tls(address):
         return PlainClient(address, timeout=seconds, security=secured)
     check_files(secured)

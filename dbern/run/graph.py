@@ -17,27 +17,26 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
-from dbern.errors import ReleaseError, SpecError
+from dbern.errors import ReleaseError
 from dbern.measure.counters import Counters, Portion
 from dbern.planning.cost import task_rows
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.run import tasks as worker_tasks
 from dbern.run.connection import workers_of
-from dbern.run.messages import CLUSTERS, TaskResult, opened, unpacked
+from dbern.run.messages import CLUSTER_ERROR_NAMES, TaskResult, open_bytes, unpack
 from dbern.run.tasks import FAILURES, NOT_KNOWN, PUBLIC_LOCATIONS, SlabJob, kind_of, known_location
 from dbern.run.threads import Threads
 from dbern.run.workers import DaskWorkers
-from dbern.system import Progress, dict_of
+from dbern.system import Progress
 from dbern.types import Int64Array
 
 if TYPE_CHECKING:
     from distributed import Client as Client
     from distributed import Future
 
-
 _FAN_IN = 8
-_MAX_FILE_TASKS = 10_000  # of files whose rows nobody may count: one a file up to here
+_MAX_FILE_TASKS = 10_000  # one a file up to here, where nobody may know its rows
 _TASKS_AHEAD = 3  # tasks submitted for each worker thread: enough to keep it busy, few partial sums
 _POLL_SECONDS, _POLL_LATER = 0.005, 0.05  # at first, and where nothing has come for a while
 _LOOK_SECONDS = 2.0
@@ -45,10 +44,10 @@ _PATIENCE_SECONDS = _SILENCE_SECONDS = 60
 _log = logging.getLogger(__name__)
 
 
-def passes(
+def task_reads(
     counters: Counters, tasks: Sequence[tuple[Portion, ...]]
 ) -> list[tuple[tuple[Portion, ...], int]]:
-    """Return the reads of each counting task: some portions once, or all in each pass."""
+    """Return the portions and the pass of each counting task: all portions in every pass."""
     if not counters.passes:
         return [(task, 0) for task in tasks]
     whole = tuple(portion for task in tasks for portion in task)
@@ -60,13 +59,13 @@ def make_tasks(
 ) -> list[tuple[Portion, ...]]:
     """Return tasks of a sensible size: large files in parts, small ones together.
 
-    `whole`: as many files for each task, however many rows there are. Raises IntegrityError or
+    With `whole`, each has as many files, however many rows there are. Raises IntegrityError or
     UnreadableFileError where a file is not of the size and row groups of its facts, or cannot be
     opened.
     """
     if whole:
-        portions, together = _portions(files, salt, sys.maxsize), -(-len(files) // _MAX_FILE_TASKS)
-        return list(iter(lambda: tuple(islice(portions, together)), ()))
+        portions, count = _portions(files, salt, sys.maxsize), -(-len(files) // _MAX_FILE_TASKS)
+        return list(iter(lambda: tuple(islice(portions, count)), ()))
     size = task_rows(sum(file.rows for file in files))
     tasks: list[tuple[Portion, ...]] = []
     bundle, rows = list[Portion](), 0
@@ -80,63 +79,22 @@ def make_tasks(
 
 
 def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
-    for file, tag in zip(files, read_together(partial(_tagged, salt=salt), files), strict=True):
+    for file, tag in zip(files, read_together(partial(_tag_of, salt=salt), files), strict=True):
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
         first = rows = 0
-        for group, here in enumerate(file.row_groups):
-            rows += here
+        for group, group_rows in enumerate(file.row_groups):
+            rows += group_rows
             if rows >= size or group == len(file.row_groups) - 1:
                 yield Portion(file.path, tag, tuple(range(first, group + 1)), rows)
                 first, rows = group + 1, 0
 
 
-def _tagged(file: FileFacts, salt: bytes) -> str:
-    tag = footer_tag(file.path, salt)  # first: what changes afterwards, readers of it find out
+def _tag_of(file: FileFacts, salt: bytes) -> str:
+    tag = footer_tag(file.path, salt)  # first: readers notice later changes
     if file_facts(file.path) != file:
         raise FAILURES["changed"](file.path)
     return tag
-
-
-def refuse_shared_steps(partitions: Sequence[Any]) -> None:
-    """Refuse partitions of a Dask frame with a common step, which may run again for each of them.
-
-    Run twice, a shuffle by a random column gives a row to two partitions and another to none: one
-    record would move more than the noise is calibrated to. A cluster's future waits for itself.
-    """
-    from dask.core import get_dependencies
-
-    graph, whose = dict(partitions[0].dask), dict[Any, int]()  # the graph is of all partitions
-    for number, partition in enumerate(partitions):
-        waiting = {partition.key}
-        while waiting:
-            step = waiting.pop()
-            if whose.setdefault(step, number) != number:
-                raise SpecError(
-                    "data: partitions of this Dask frame share steps, as after a shuffle, a sort "
-                    "or a merge, which may give other rows each time that they run. Give "
-                    "data.persist(), or write Parquet files and name them in data.source."
-                )
-            waiting |= {x for x in get_dependencies(graph, step) if whose.get(x) != number}
-
-
-def refuse_elsewhere(partitions: Sequence[Any], connect: Callable[[], Client] | None) -> None:
-    """Refuse partitions of a Dask frame that are results on another cluster than counts them.
-
-    `connect` returns a client of that one; None where it is this process.
-    """
-    if "distributed" not in sys.modules:
-        return
-    from distributed import Future
-
-    results = [step for step in dict(partitions[0].dask).values() if isinstance(step, Future)]
-    for owner in {id(future.client): future.client for future in results}.values():
-        there = dict_of(owner.scheduler_info()).get("id") if owner.status == "running" else None
-        if connect is None or there != dict_of(connect().scheduler_info()).get("id"):
-            raise SpecError(
-                "data: this Dask frame is persisted on a cluster, which alone has its partitions. "
-                "Give a client of it: dbern.release(spec, client, data=frame)."
-            )
 
 
 def tree_reduce(
@@ -149,15 +107,15 @@ def tree_reduce(
 ) -> Future:
     """Count all tasks and add their sums up in a tree; the total stays on the cluster.
 
-    In place of tasks it may be partitions of a Dask frame: each is counted where it is.
-    Partial sums are merged eight at a time as soon as they are there, and tasks are submitted a
-    few ahead of the workers, so neither records nor partial sums pile up anywhere.
+    Partitions of a Dask frame, in place of tasks, are counted where they are. Partial sums are
+    merged eight at a time as they finish, and tasks are submitted a few ahead of the workers, so
+    neither records nor partial sums pile up anywhere.
     """
     workers = workers_of(client)
-    window = _TASKS_AHEAD * max(1, workers.threads())
+    window = _TASKS_AHEAD * max(1, workers.thread_count())
     work: list[Callable[[], Future]] = [
         partial(workers.submit, worker_tasks.count_portions, counters, task, salt, index)
-        for task, index in passes(counters, tasks)
+        for task, index in task_reads(counters, tasks)
     ] + [
         partial(workers.compute, partial(worker_tasks.count_table, counters, salt), partition)
         for partition in partitions
@@ -165,7 +123,7 @@ def tree_reduce(
     waiting = iter(work)
     level: dict[str, int] = {}
     finished: dict[int, list[Future]] = {}
-    done, active = 0, workers.arriving()
+    done, active = 0, workers.as_completed()
 
     def submit(depth: int, start: Callable[[], Future]) -> None:
         future = start()
@@ -174,7 +132,7 @@ def tree_reduce(
 
     for start in islice(waiting, window):
         submit(0, start)
-    for future in _arriving(workers, active):
+    for future in _as_completed(workers, active):
         depth = level.pop(future.key)
         peers = finished.setdefault(depth, [])
         peers.append(future)
@@ -201,15 +159,15 @@ def centers(
 
     A failure may name one of `files`. Raises ReleaseError for the first failure of any task behind
     the total, and IntegrityError where a file changed, or slabs come from different sums: a lost
-    total was counted again from files that had changed under the same footers. Or where what a
-    worker sent is not what the plan expects.
+    total was counted again from files that had changed under the same footers; or where a worker
+    sends what the plan does not expect.
     """
     workers = workers_of(client)
-    window = _TASKS_AHEAD * max(1, workers.threads())
+    window = _TASKS_AHEAD * max(1, workers.thread_count())
     waiting = iter(jobs)
     job_of: dict[Any, SlabJob] = {}
     origins: set[str] = set()
-    active = workers.arriving()
+    active = workers.as_completed()
 
     def submit(job: SlabJob, noise: NoiseLaw) -> None:
         future = workers.submit(worker_tasks.sent, total, counters, job, noise, salt)
@@ -218,14 +176,14 @@ def centers(
 
     for job, noise in islice(waiting, window):
         submit(job, noise)
-    for future in _arriving(workers, active):
-        with workers.there():
+    for future in _as_completed(workers, active):
+        with workers.require_scheduler():
             try:
                 result = future.result(timeout=_PATIENCE_SECONDS)
             except TimeoutError:  # lost with its worker since
                 active.add(future)
                 continue
-        outcome = _unpacked_result(result, counters, job_of[future.key])
+        outcome = _unpack_result(result, counters, job_of[future.key])
         if outcome.state is None:
             raise FAILURES[outcome.failure](known_location(outcome, files))
         origins.add(outcome.origin)
@@ -236,17 +194,17 @@ def centers(
             submit(job, noise)
 
 
-def _unpacked_result(result: object, counters: Counters, job: SlabJob) -> TaskResult:
-    """Unpack what `sent` packed, of the plan's size, or a failure that is known here."""
+def _unpack_result(result: object, counters: Counters, job: SlabJob) -> TaskResult:
+    """Unpack a result of `sent`, of the plan's size, or a failure that is known here."""
     layout = counters.parts[job.part].strategy.layout
     size = math.prod(layout.slab_shape(job.slab))
-    outcome = unpacked(opened(result), size, MAX_CENTER)
+    outcome = unpack(open_bytes(result), size, MAX_CENTER)
     if outcome.failure and outcome.failure not in FAILURES:
         return TaskResult(None, failure="internal", location=NOT_KNOWN)
     return outcome
 
 
-def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
+def _as_completed(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
     """Yield futures as they finish; the wait for a cluster without a working worker is bounded.
 
     A result that was lost with its worker since is computed again, and waited for.
@@ -261,7 +219,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
                 active.add(future)
                 continue
             if status != "finished":
-                with workers.there():  # tasks of a scheduler that is gone end as well: say so first
+                with workers.require_scheduler():  # without one tasks end as well: say so first
                     failure = _given_up(future, status)
                 raise failure
             yield future
@@ -281,7 +239,7 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
                 "scheduler gives up after its distributed.scheduler.worker-ttl",
                 _SILENCE_SECONDS,
             )
-        last_seen = now if workers.at_work() else last_seen
+        last_seen = now if workers.is_at_work() else last_seen
         if now - last_seen > _PATIENCE_SECONDS:
             raise ReleaseError(
                 f"For {_PATIENCE_SECONDS} s the cluster has had no workers, or all are paused, "
@@ -291,9 +249,9 @@ def _arriving(workers: DaskWorkers | Threads, active: Any) -> Iterator[Future]:
 
 
 def _given_up(future: Future, status: str) -> ReleaseError:
-    # In this process, of a Dask frame, it may be the user's: its type may be made of a record.
-    kind = kind_of(future.exception(), PUBLIC_LOCATIONS | CLUSTERS) if status == "error" else status
+    if status == "error":  # of a Dask frame in this process its type may be made of a record
+        status = kind_of(future.exception(), PUBLIC_LOCATIONS | CLUSTER_ERROR_NAMES)
     return ReleaseError(
-        f"A task was given up ({kind}). Bring back workers that are gone, and run the same command "
-        "again."
+        f"A task was given up ({status}). Bring back workers that are gone, and run the same "
+        "command again."
     )

@@ -39,8 +39,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 from dbern.run.connection import WAIT_SECONDS, cluster, is_here, require_address, same_cluster
 from dbern.run.counting import Run, count
-from dbern.run.graph import refuse_elsewhere, refuse_shared_steps
 from dbern.run.journal import Journal
+from dbern.run.partitions import refuse_other_clusters, refuse_shared_steps
 from dbern.run.publish import publish
 from dbern.synopsis.opening import open_synopsis
 from dbern.synopsis.reader import Synopsis
@@ -235,7 +235,7 @@ def _reserve(
         refuse_passes(spec, planned, frame)
         if frame and frame.partitions:
             refuse_shared_steps(frame.partitions)
-            refuse_elsewhere(frame.partitions, check_cluster)
+            refuse_other_clusters(frame.partitions, check_cluster)
         rows_alone = {} if planned.protection.private_rows else {"n": planned.n}
         request = replace(
             request,

@@ -32,7 +32,7 @@ from dbern.measure.counters import Counters, Portion, Reading, TableReading
 from dbern.privacy.mechanism import to_grid
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import Slab
-from dbern.run.messages import TaskResult, packed, printed
+from dbern.run.messages import TaskResult, location_text, pack
 from dbern.system import one_thread, version
 from dbern.types import Int64Array
 
@@ -83,8 +83,8 @@ def kind_of(error: BaseException, known: Collection[str] = PUBLIC_LOCATIONS) -> 
 def known_location(outcome: TaskResult, files: Sequence[FileFacts]) -> str:
     """Location where a task failed, if this release has it: a worker may write a record."""
     location = outcome.location
-    ours = location in PUBLIC_LOCATIONS or any(printed(file.path) == location for file in files)
-    return location if ours else "a place that is unknown here"
+    known = PUBLIC_LOCATIONS | {location_text(file.path) for file in files}
+    return location if location in known else "a place that is unknown here"
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ def sent(
 ) -> bytes:
     """Return `center` as bytes, the only result that leaves the cluster; nobody unpickles it."""
     try:
-        return packed(center(total, counters, job, noise, salt))
+        return pack(center(total, counters, job, noise, salt))
     except Exception as error:  # noqa: BLE001 -- its text may hold values: only its kind leaves
-        return packed(_failed(error))
+        return pack(_failed(error))
 
 
 def _failed(error: BaseException, location: str = "") -> TaskResult:

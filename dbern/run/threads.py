@@ -1,4 +1,4 @@
-"""Threads of this process in place of a cluster: they take the tasks that its workers would."""
+"""Threads of this process in place of a cluster: they take the tasks of its workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dbern.run.workers import check_own_memory, delayed
 
 
 class _Task(Future[Any]):
-    """A future of a thread of this process, with the little of distributed's that is asked for."""
+    """A future of a thread of this process, with the attributes of distributed's that are used."""
 
     @property
     def key(self) -> _Task:
@@ -29,10 +29,10 @@ class _Task(Future[Any]):
 
 
 class Threads:
-    """Threads of this process in place of a cluster: what `DaskWorkers` can do.
+    """Threads of this process, with the methods of `DaskWorkers`.
 
     Decoding and counting release the interpreter's lock, so threads use all cores. Ctrl-C waits for
-    none: what has not begun is dropped, and what has ends by itself, or with the process.
+    none: waiting tasks are dropped, and running ones end by themselves, or with the process.
     """
 
     def __init__(self, count: int) -> None:
@@ -52,7 +52,7 @@ class Threads:
         for _ in range(self._count):
             self._waiting.put(None)
 
-    def threads(self) -> int:
+    def thread_count(self) -> int:
         """Return the number of threads."""
         return self._count
 
@@ -66,20 +66,20 @@ class Threads:
         """Return the future of a task of what a Dask graph computes, in one thread."""
         return self.submit(partial(delayed(task, argument).compute, scheduler="synchronous"))
 
-    def there(self) -> AbstractContextManager[None]:
-        """Return a context that raises nothing: this process is there."""
+    def require_scheduler(self) -> AbstractContextManager[None]:
+        """Return a context that raises nothing: there is no scheduler."""
         return nullcontext()
 
-    def arriving(self) -> _Arriving:
+    def as_completed(self) -> _AsCompleted:
         """Return a collection of futures, which yields them as they finish."""
-        return _Arriving()
+        return _AsCompleted()
 
-    def at_work(self) -> bool:
-        """Return true: they end with the process."""
+    def is_at_work(self) -> bool:
+        """Return true: threads end with the process."""
         return True
 
     def require_versions(self, origins: Collection[str]) -> dict[str, str]:
-        """Require nothing: what counts is what planned."""
+        """Require nothing: the process that planned is the one that counts."""
         del origins
         return {}
 
@@ -90,7 +90,7 @@ class Threads:
     def _work(self) -> None:
         while (run := self._waiting.get()) is not None:
             run()
-            del run  # with partial sums, while there is nothing to do
+            del run  # which holds partial sums, while there is nothing to do
 
 
 def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
@@ -101,13 +101,13 @@ def _run(future: _Task, task: Callable[..., Any], arguments: tuple[Any, ...]) ->
 
 
 def _resolved(argument: Any) -> Any:
-    """Result of a future: what a task needs was submitted before, so a thread has it."""
+    """Return the result of a future, which was submitted before the task: a thread has it."""
     if type(argument) is list:
         return [_resolved(element) for element in argument]
     return argument.result() if type(argument) is _Task else argument
 
 
-class _Arriving:
+class _AsCompleted:
     """Tasks of threads as they finish, like distributed's `as_completed`."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.planning.cost import Cost
-from dbern.run.messages import decode_answer, opened, shown
+from dbern.run.messages import address_text, decode_answer, open_bytes
 from dbern.run.tasks import environment
 from dbern.system import Progress, dict_of, memory_limit, silent
 from dbern.system.imports import NO_PACKAGE
@@ -28,7 +28,7 @@ _VERSION = re.compile(r"[\w .+!-]{1,64}", re.ASCII)
 
 
 @contextmanager
-def _scheduler_there(client: Any) -> Iterator[None]:
+def _require_scheduler(client: Any) -> Iterator[None]:
     """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
     try:
         if client.status in ("closing", "closed"):  # it lost its connection
@@ -51,9 +51,9 @@ class DaskWorkers:
     def __init__(self, client: Any) -> None:
         self._client = client
 
-    def threads(self) -> int:
-        """Return the threads of all workers together."""
-        with _scheduler_there(self._client):
+    def thread_count(self) -> int:
+        """Return the number of threads of all workers together."""
+        with _require_scheduler(self._client):
             counts = self._client.nthreads()
         return sum(n for n in dict_of(counts).values() if type(n) is int)
 
@@ -61,30 +61,30 @@ class DaskWorkers:
         """Return the future of a task, whose size is the plan's: nothing a user could change."""
         import dask
 
-        with _scheduler_there(self._client), dask.config.set({_LARGE: sys.maxsize}):
+        with _require_scheduler(self._client), dask.config.set({_LARGE: sys.maxsize}):
             return self._client.submit(task, *arguments, pure=False)
 
     def compute(self, task: Callable[[Any], Any], argument: Any) -> Any:
         """Return the future of a task of what a Dask graph computes, where that is computed."""
         made = delayed(task, argument)
-        with _scheduler_there(self._client):
+        with _require_scheduler(self._client):
             return self._client.compute(made)
 
-    def there(self) -> AbstractContextManager[None]:
+    def require_scheduler(self) -> AbstractContextManager[None]:
         """Raise a `ReleaseError` where the scheduler is gone, for what is asked within."""
-        return _scheduler_there(self._client)
+        return _require_scheduler(self._client)
 
-    def arriving(self) -> Any:
+    def as_completed(self) -> Any:
         """Return a collection of futures, which yields them as they finish."""
         from distributed import as_completed
 
         return as_completed(loop=self._client.loop)
 
-    def at_work(self) -> bool:
-        """Return whether any takes tasks or is at one; one short of memory only ends its own."""
-        if not self.threads():  # finds a scheduler gone, where the next would repeat old news
+    def is_at_work(self) -> bool:
+        """Return whether a worker takes or runs tasks; one short of memory only ends its own."""
+        if not self.thread_count():  # finds a scheduler gone, where the next would repeat old news
             return False
-        with _scheduler_there(self._client):
+        with _require_scheduler(self._client):
             workers = dict_of(self._client.scheduler_info(n_workers=-1).get("workers")).values()
         return any(
             worker.get("status") == "running"
@@ -119,8 +119,8 @@ class DaskWorkers:
             needed = cost.memory(threads)
             if 0 < offered < needed:
                 raise EnvironmentRefusedError(
-                    f"Worker {shown(worker)} offers {offered >> 20} MiB and the plan takes up to "
-                    f"{-(-needed // 2**20)} MiB with {threads} threads. Start workers with a "
+                    f"Worker {address_text(worker)} offers {offered >> 20} MiB and the plan takes "
+                    f"up to {-(-needed // 2**20)} MiB with {threads} threads. Start workers with a "
                     "larger --memory-limit or fewer --nthreads, write a smaller mechanism.k, or "
                     "write the data in fewer and larger files and row groups."
                 )
@@ -187,14 +187,14 @@ def _require_same(versions: dict[str, dict[str, Any]], here: dict[str, str]) -> 
                      if theirs[name] != here[name]]  # fmt: skip
         if differing:
             raise EnvironmentRefusedError(
-                f"Worker {shown(worker)} runs other versions ({'; '.join(differing)}). Install the "
-                "same."
+                f"Worker {address_text(worker)} runs other versions ({'; '.join(differing)}). "
+                "Install the same."
             )
 
 
 def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
     workers, began, reported = DaskWorkers(client), time.monotonic(), -1
-    while not workers.threads() and (waited := time.monotonic() - began) < wait:
+    while not workers.thread_count() and (waited := time.monotonic() - began) < wait:
         if int(waited) > reported:
             reported = int(waited)
             progress("waiting for workers, seconds", reported, math.ceil(wait))
@@ -204,8 +204,8 @@ def _wait_for_workers(client: Any, wait: float, progress: Progress) -> None:
 def unlike(worker: str) -> IntegrityError:
     """Make the error for a worker that answers a question with something else."""
     return IntegrityError(
-        f"Worker {shown(worker)} answers as no worker of this version does. Find out what runs "
-        "there, and start one that runs what is here."
+        f"Worker {address_text(worker)} answers as no worker of this version does. Find out what "
+        "runs there, and start one that runs what is here."
     )
 
 
@@ -213,11 +213,11 @@ def answers(client: Any, question: Callable[..., bytes]) -> dict[str, dict[str, 
     """Ask each worker; while one is dying all are asked again, until it is gone."""
     end = math.inf
     while True:
-        with _scheduler_there(client):
+        with _require_scheduler(client):
             results: dict[str, Any] = client.run(question, on_error="return")
         failures = [result for result in results.values() if isinstance(result, Exception)]
         if not failures:
-            return {worker: decode_answer(opened(result)) for worker, result in results.items()}
+            return {worker: decode_answer(open_bytes(result)) for worker, result in results.items()}
         now = time.monotonic()  # who hangs takes the first question until the scheduler lets go
         end = min(end, now + _ASK_SECONDS)
         if not all(isinstance(failure, OSError) for failure in failures) or now >= end:

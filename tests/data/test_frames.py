@@ -35,7 +35,8 @@ from dbern.errors import (
 )
 from dbern.ledger import staging as ledger_spool
 from dbern.run import counting, stages
-from dbern.run.graph import make_tasks, refuse_shared_steps
+from dbern.run.graph import make_tasks
+from dbern.run.partitions import refuse_shared_steps
 from dbern.run.stages import abandon
 from dbern.run.tasks import count_portions
 

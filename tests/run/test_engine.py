@@ -42,7 +42,7 @@ from dbern.measure.accumulator import StoppedError
 from dbern.measure.counters import Counters, Portion, Reading
 from dbern.planning.planner import plan
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.run.graph import _arriving, centers, make_tasks, tree_reduce
+from dbern.run.graph import _as_completed, centers, make_tasks, tree_reduce
 from dbern.run.messages import TaskResult
 from dbern.run.tasks import SlabJob, center, count_portions, environment, merge
 from dbern.run.threads import Threads
@@ -352,31 +352,31 @@ class Frozen(Ready):
         self.looks += 1
         return self.looks > 4
 
-    def at_work(self):
+    def is_at_work(self):
         return True
 
 
 def test_a_silence_is_told_with_what_may_cause_it(monkeypatch, caplog):
     monkeypatch.setattr("dbern.run.graph._LOOK_SECONDS", 0)
     frozen = Frozen([Result(["finished"])])
-    assert len(list(_arriving(frozen, frozen))) == 1
+    assert len(list(_as_completed(frozen, frozen))) == 1
     assert caplog.messages == []
     monkeypatch.setattr("dbern.run.graph._SILENCE_SECONDS", 0)
     frozen = Frozen([Result(["finished"])])
-    assert len(list(_arriving(frozen, frozen))) == 1
+    assert len(list(_as_completed(frozen, frozen))) == 1
     assert "nothing has arrived for 0 s" in caplog.messages[0]
     assert "worker-ttl" in caplog.messages[0]
 
 
 def test_a_result_that_is_lost_with_its_worker_is_waited_for_again():
     lost, kept = Result(["lost", "finished"]), Result(["finished"])
-    assert list(_arriving(None, Ready([lost, kept]))) == [kept, lost]
-    working = SimpleNamespace(there=nullcontext)
+    assert list(_as_completed(None, Ready([lost, kept]))) == [kept, lost]
+    working = SimpleNamespace(require_scheduler=nullcontext)
     with pytest.raises(ReleaseError, match="task was given up"):
-        list(_arriving(working, Ready([Result(["lost", "cancelled"])])))
+        list(_as_completed(working, Ready([Result(["lost", "cancelled"])])))
     without_scheduler = DaskWorkers(SimpleNamespace(status="closed"))
     with pytest.raises(ReleaseError, match="scheduler is gone"):
-        list(_arriving(without_scheduler, Ready([Result(["cancelled"])])))
+        list(_as_completed(without_scheduler, Ready([Result(["cancelled"])])))
 
 
 def test_a_result_that_does_not_come_is_waited_for_as_one_that_is_lost(client, case, monkeypatch):
@@ -439,13 +439,13 @@ def test_a_release_here_starts_no_cluster(project):
 
 def test_threads_run_tasks_of_what_tasks_came_to():
     with Threads(2) as here:
-        assert here.threads() == 2
-        assert here.at_work()
+        assert here.thread_count() == 2
+        assert here.is_at_work()
         parts = [here.submit(abs, -n) for n in range(5)]
         total, failed = here.submit(sum, parts), here.submit(abs, "text")
         assert total.result(timeout=60) == 10
         assert failed.exception(timeout=60).__class__ is TypeError
-        active = here.arriving()
+        active = here.as_completed()
         for one in (total, failed):
             active.add(one)
         assert {next(active).key: one.status for one in (total, failed)} == {
@@ -506,7 +506,7 @@ def test_a_cluster_is_at_work_while_one_worker_takes_tasks_or_is_at_one(status, 
             asked = {"status": status, "metrics": {"task_counts": counts}}
             return {"workers": {"a": paused, "b": asked} if status else {}}
 
-    assert DaskWorkers(Known()).at_work() is works
+    assert DaskWorkers(Known()).is_at_work() is works
 
 
 @pytest.mark.parametrize("status", ["connecting", "closed"])
@@ -524,7 +524,7 @@ def test_a_scheduler_that_is_gone_has_no_workers_at_work(status):
             return {"workers": {"a": {"status": "running", "metrics": {}}}}
 
     with pytest.raises(ReleaseError, match="scheduler is gone"):
-        DaskWorkers(Knew()).at_work()
+        DaskWorkers(Knew()).is_at_work()
 
 
 def test_a_client_that_closed_itself_is_given_no_task(client):

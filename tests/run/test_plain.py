@@ -21,23 +21,23 @@ from hypothesis import strategies as st
 from dbern.data.footers import FileFacts
 from dbern.errors import IntegrityError
 from dbern.privacy.laplace import MAX_CENTER
-from dbern.run.client import _decoded
-from dbern.run.graph import _unpacked_result
+from dbern.run.client import _decode
+from dbern.run.graph import _unpack_result
 from dbern.run.messages import (
     Closed,
     TaskResult,
+    address_text,
     decode_answer,
     exception_of,
-    opened,
-    packed,
-    shown,
-    unpacked,
+    open_bytes,
+    pack,
+    unpack,
 )
 from dbern.run.tasks import known_location
 
 STATE = np.array([[1, -2], [2**61, 0]])
 TAG = "0f" * 32
-GOOD = packed(TaskResult(STATE, 7, origin=TAG))
+GOOD = pack(TaskResult(STATE, 7, origin=TAG))
 RAN = []
 
 
@@ -48,7 +48,7 @@ class Hostile:
 
 def message(content):
     """As it is when it was read: frames, of which none has been looked at."""
-    return _decoded([memoryview(bytes(frame)) for frame in dumps(content)])
+    return _decode([memoryview(bytes(frame)) for frame in dumps(content)])
 
 
 def with_head(**changes):
@@ -59,12 +59,12 @@ def with_head(**changes):
 
 @pytest.mark.parametrize("view", [bytes, memoryview])
 def test_a_result_is_the_same_on_the_other_side(view):
-    found = unpacked(view(GOOD), 4, MAX_CENTER)
+    found = unpack(view(GOOD), 4, MAX_CENTER)
     np.testing.assert_array_equal(found.state, STATE.ravel())
     assert replace(found, state=None) == TaskResult(None, 7, origin=TAG)
     assert found.state.flags.aligned
-    failed = packed(TaskResult(None, 0, "unreadable", "a/\n\x1b[31mé.parquet"))
-    assert unpacked(view(failed), 4, MAX_CENTER) == TaskResult(
+    failed = pack(TaskResult(None, 0, "unreadable", "a/\n\x1b[31mé.parquet"))
+    assert unpack(view(failed), 4, MAX_CENTER) == TaskResult(
         None, 0, "unreadable", "a/??[31mé.parquet"
     )
 
@@ -90,15 +90,15 @@ BAD = {
     "fewer values": with_head(values=3),
     "no values and no failure": with_head(values=-1),
     "a long place": with_head(place="x" * 5000),
-    "a value that the noise excludes": packed(TaskResult(STATE + 2**61, 7, origin=TAG)),
-    "the least integer": packed(TaskResult(np.full(4, -(2**63)), 7, origin=TAG)),
+    "a value that the noise excludes": pack(TaskResult(STATE + 2**61, 7, origin=TAG)),
+    "the least integer": pack(TaskResult(np.full(4, -(2**63)), 7, origin=TAG)),
 }
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
 def test_a_malformed_result_is_refused_in_words_of_our_own(content):
     with pytest.raises(IntegrityError, match=r"What a worker returned .* Find out") as caught:
-        unpacked(content, 4, MAX_CENTER)
+        unpack(content, 4, MAX_CENTER)
     assert "Jane" not in str(caught.value)
 
 
@@ -106,7 +106,7 @@ def test_a_malformed_result_is_refused_in_words_of_our_own(content):
 def test_arbitrary_bytes_raise_nothing_but_a_refusal(noise, at):
     content = GOOD[:at] + noise
     try:
-        state = unpacked(content, 4, MAX_CENTER).state
+        state = unpack(content, 4, MAX_CENTER).state
         assert state is None or state.shape == (4,)
     except IntegrityError:
         pass
@@ -117,8 +117,8 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
     part = SimpleNamespace(strategy=SimpleNamespace(layout=layout))
     counters, piece = SimpleNamespace(parts=(part,)), SimpleNamespace(part=0, slab=None)
     known, unknown = (TaskResult(None, 0, failure, "x") for failure in ("changed", "new-one"))
-    assert _unpacked_result(packed(unknown), counters, piece).failure == "internal"
-    assert _unpacked_result(packed(known), counters, piece) == known
+    assert _unpack_result(pack(unknown), counters, piece).failure == "internal"
+    assert _unpack_result(pack(known), counters, piece) == known
 
 
 @pytest.mark.parametrize(
@@ -154,13 +154,13 @@ def test_messages_are_never_unpickled(sent, monkeypatch):
     assert type(one["type"]) is type(one["deep"][0][0]["more"]) is Closed
     if not isinstance(sent, bytes):  # which nobody loads, and which is no result either
         with pytest.raises(IntegrityError, match="was not opened"):
-            opened(one["type"])
+            open_bytes(one["type"])
 
 
 def test_an_extension_of_msgpack_is_not_opened():
     """Of a type that nobody sends, and what it holds is a pickle."""
     extension = msgpack.ExtType(5, pickle.dumps(Hostile()))
-    found = _decoded([msgpack.packb({"op": "event", "more": [extension]})])
+    found = _decode([msgpack.packb({"op": "event", "more": [extension]})])
     assert type(found["more"][0]) is Closed
 
 
@@ -169,11 +169,11 @@ def test_bytes_are_what_was_sent_whole_and_nothing_else_is():
     frames = dumps({"x": to_serialize(large)}, frame_split_size=1 << 16,
                    context={"compression": "zlib"})  # fmt: skip
     assert len(frames) > 10
-    assert bytes(opened(_decoded(frames)["x"])) == large
-    assert bytes(opened(message({"x": to_serialize(b"ab")})["x"])) == opened(b"ab") == b"ab"
+    assert bytes(open_bytes(_decode(frames)["x"])) == large
+    assert bytes(open_bytes(message({"x": to_serialize(b"ab")})["x"])) == open_bytes(b"ab") == b"ab"
     for other in (bytearray(b"ab"), "ab", None, 1, type("B", (bytes,), {})(b"ab"), Closed()):
         with pytest.raises(IntegrityError, match="is not the bytes"):
-            opened(other)
+            open_bytes(other)
 
 
 def test_messages_keep_what_a_client_needs():
@@ -191,7 +191,7 @@ def test_messages_keep_what_a_client_needs():
     failed = message({"status": "uncaught-error", "exception_text": "Jane, 42", "exception": b"x"})
     assert failed == {"status": "uncaught-error", "exception_text": ""}
     extended = [msgpack.packb({"x": msgpack.ExtType(5, b"x"), b"k": 1})]
-    assert {type(key) for key in _decoded(extended)} == {str, Closed}
+    assert {type(key) for key in _decode(extended)} == {str, Closed}
 
 
 @pytest.mark.parametrize("name", ["OSError", "MemoryError", "ModuleNotFoundError", "TimeoutError"])
@@ -213,5 +213,5 @@ def test_answers_are_small_objects():
 
 
 def test_an_address_is_shown_where_it_is_one():
-    assert shown("tls://10.0.0.1:8786") == "tls://10.0.0.1:8786"
-    assert shown("tcp://\x1b[31mJane") == "(no address)"
+    assert address_text("tls://10.0.0.1:8786") == "tls://10.0.0.1:8786"
+    assert address_text("tcp://\x1b[31mJane") == "(no address)"

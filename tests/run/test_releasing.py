@@ -833,7 +833,7 @@ def test_a_release_here_has_a_thread_for_each_processor():
     import dask.system
 
     with connection.cluster() as started:
-        assert started.threads() == cpu_count() == dask.system.CPU_COUNT
+        assert started.thread_count() == cpu_count() == dask.system.CPU_COUNT
 
 
 @pytest.mark.parametrize("asked", [True, False])

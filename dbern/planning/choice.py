@@ -21,8 +21,9 @@ from dbern.planning.candidates import (
     lattice_candidates,
     spectral_candidates,
 )
-from dbern.planning.component_plan import Design, sensitivity_and_params
+from dbern.planning.component_plan import Design
 from dbern.planning.gram_candidates import gram_candidates
+from dbern.planning.noise_scale import sensitivity_and_params
 from dbern.planning.predicted import USUAL, Questions, Reference, mean_width
 from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.search import Candidate, Search

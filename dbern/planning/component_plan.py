@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, ValidationError
@@ -32,10 +31,11 @@ from dbern.model.component import (
 )
 from dbern.model.function_classes import StoredClass, read_class, stored_class
 from dbern.model.strict import StrictModel
+from dbern.planning.noise_scale import calibrate_noise, sensitivity_and_params
 from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import decimal_text
-from dbern.privacy.contract import Contract, FloatBounds, Sensitivity, array_names
+from dbern.privacy.contract import array_names
 from dbern.privacy.families import LAPLACE, NoiseFamily, family_of
 from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct import map_from_dict, map_to_dict, strategy_of
@@ -46,7 +46,6 @@ from dbern.reconstruct.bins import AxisBins, BinnedStrategy, axis_bins
 _OBJECTS_OF_ARRAY, _OBJECTS_OF_AXIS = 6, 6  # groups, metadata and matrices, at most
 _BYTES_OF_OBJECT, _BYTES_OF_TEXT = 200, 16  # in a manifest; beside a text in a list
 _NAMES = ("arrays", "axes", "entries", "counted_in")  # keys of a component that hold texts
-_MAX_KERNEL_ERROR = 0.01  # fraction of the noise that the effective kernel may cost
 
 
 def _map_of(content: Any) -> AxisMap:
@@ -121,7 +120,7 @@ class _PlannedErrors(StrictModel):
 
 
 class PlannedComponent(_PlannedErrors, _PlannedArrays):
-    """One component, resolved; of a vector k, h and maps are empty.
+    """Plan of one component, as it is stored.
 
     `outputs` counts the released arrays of one lattice, which one record moves together. `counting`
     is how records become integers, as the accumulator gave it, and `description` the same in words.
@@ -139,8 +138,7 @@ class PlannedComponent(_PlannedErrors, _PlannedArrays):
 
 
 def released_component(statistic: Statistic, planned: PlannedComponent) -> Component:
-    """Return what the release of a planned statistic is to its readers."""
-    stated: dict[str, Any] = {}
+    """Return the component that readers of the release see."""
     content: dict[str, Any] = {
         "arrays": planned.arrays,
         "share": decimal_text(statistic.output_fraction),
@@ -152,24 +150,24 @@ def released_component(statistic: Statistic, planned: PlannedComponent) -> Compo
     }
     if planned.entries:
         if statistic.features is not None:
-            stated["features"] = statistic.features._asdict()
+            content["features"] = statistic.features._asdict()
         content |= {"axes": (), "entries": planned.entries}
-        return VectorComponent.ready().model_validate({**content, **stated})
+        return VectorComponent.ready().model_validate(content)
     if statistic.oblique is not None:
         oblique = statistic.oblique
-        stated["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
+        content["oblique"] = {"rows": oblique.rows, "low": oblique.low, "width": oblique.width}
     if statistic.counted_in is not None:
-        stated["counted_in"] = array_names(statistic.counted_in, statistic.outputs)
+        content["counted_in"] = array_names(statistic.counted_in, statistic.outputs)
     if any(axis_map.of == "lattice" for axis_map in planned.maps):
-        stated["spectral"] = "lattice"
+        content["spectral"] = "lattice"
     content |= {"axes": statistic.domain.names, "additive": statistic.additive}
     content |= {"k": planned.k, "h": planned.h, "approximation": planned.approximation}
-    return LatticeComponent.ready().model_validate({**content, **stated})
+    return LatticeComponent.ready().model_validate(content)
 
 
 @contextmanager
 def refuse_unreadable() -> Iterator[None]:
-    """Refuse what no reader takes of a component or a certificate: numbers, or names."""
+    """Refuse numbers and names of a component or a certificate that no reader takes."""
     try:
         yield
     except ValidationError as error:
@@ -208,69 +206,6 @@ def refuse_long_metadata(spec: ReleaseSpec, components: Sequence[PlannedComponen
         )
 
 
-def noise_law(
-    exact: Sensitivity,
-    statistic: Statistic,
-    accumulator: Accumulator,
-    family: NoiseFamily,
-    resolved: ResolvedSpec,
-) -> NoiseLaw:
-    """Calibrate the noise of a statistic to its sensitivity and its fraction of the charge."""
-    # The fraction that was checked to add up: what a statistic becomes cannot spend more.
-    fraction = statistic.output_fraction
-    of_values = exact.of_each() if family.norm == math.inf else exact
-    contract = _contract(of_values, statistic.outputs, accumulator, resolved.n, fraction)
-    return family.calibrate(contract.repeated(*resolved.spec.repeats), resolved.charge)
-
-
-def sensitivity_and_params(
-    statistic: Statistic, strategy: AnyStrategy, family: NoiseFamily, resolved: ResolvedSpec
-) -> tuple[Sensitivity, dict[str, Any]]:
-    """Return the sensitivities of the exact function, and how records become integers.
-
-    The kernel's error is at most 1 % of the sensitivity and of a lattice value's noise. Raises
-    SpecError where no sum of reasonable size is that accurate.
-    """
-    n, tolerance = resolved.n, 0.0
-    exact = _exact_sensitivity(statistic, strategy, family, n)
-    if isinstance(strategy, Strategy):
-        ratio = family.predicted_scale(resolved.charge.part(statistic.output_fraction))
-        if family.norm == math.inf:  # over the root of the number of values, all of which move
-            ratio /= math.sqrt(statistic.outputs * strategy.layout.size)
-        axes = (strategy.row_sums(axis) for axis in range(len(strategy.lattice.k)))
-        rows = math.prod(float((sums**exact.norm).sum() ** (1 / exact.norm)) for sums in axes)
-        largest = float(exact.bound)
-        tolerance = _MAX_KERNEL_ERROR * min(largest * n / (2 * rows), largest * ratio)
-    return exact, statistic.params(strategy, n, tolerance)
-
-
-def _exact_sensitivity(
-    statistic: Statistic, strategy: AnyStrategy, family: NoiseFamily, n: int
-) -> Sensitivity:
-    function, norm = statistic.function_sensitivity, int(family.values_norm)
-    if family.by_function:
-        return Sensitivity.paper(n, function, statistic.outputs * strategy.lattice.size)
-    moved = statistic.sensitivity(strategy, norm)
-    exact = Sensitivity.over(n, function, moved.value, moved.derivation, norm)
-    return replace(exact, balanced=family.balanced and moved.balanced)
-
-
-def _contract(
-    exact: Sensitivity, outputs: int, accumulator: Accumulator, n: int, fraction: Fraction
-) -> Contract:
-    """Contract with the noise: for effective kernels, computed in floats; n of the release."""
-    errors = accumulator.errors
-    if exact.norm == math.inf:
-        bounds = FloatBounds(2 * errors.kernel, errors.floats, errors.value_bound)
-    else:
-        norm = int(exact.norm) - 1
-        bounds = FloatBounds(
-            errors.kernel_norms[norm], errors.float_norms[norm], errors.value_bound
-        )
-    size = outputs * accumulator.strategy.layout.size
-    return Contract.of(exact, n, bounds, size=size, fraction=fraction)
-
-
 @dataclass(frozen=True)
 class Design:
     """Strategy, order on each axis and noise by which a statistic is released."""
@@ -282,7 +217,7 @@ class Design:
 
 @dataclass(frozen=True)
 class PlannedPart:
-    """A statistic, bound to the rows, its design, what is planned of it, and what counts it."""
+    """A statistic that is bound to the rows, with its design, plan and accumulator."""
 
     statistic: Statistic
     design: Design
@@ -295,16 +230,16 @@ def plan_component(statistic: Statistic, design: Design, resolved: ResolvedSpec)
     """Plan a statistic that is bound to the rows."""
     n, strategy, h, family = resolved.n, design.strategy, design.h, design.family
     if statistic.entries and family.by_function:
-        family = LAPLACE  # what the paper says is of functions: a vector's moves are bounded
+        family = LAPLACE  # the paper's calibration is for functions: a vector's moves are bounded
     exact, params = sensitivity_and_params(statistic, strategy, family, resolved)
     accumulator = statistic.from_params(strategy, n, params)
-    law = noise_law(exact, statistic, accumulator, family, resolved)
+    law = calibrate_noise(exact, statistic, accumulator, family, resolved)
     errors, unit = accumulator.errors, statistic.unit
     numerical = NumericalErrors(
         lattice=errors.kernel + errors.position,
         released=errors.floats + math.ldexp(0.5, law.granularity_exponent),
     )
-    approximation, certificate, max_shrunk_distance = _certified(
+    approximation, certificate, max_shrunk_distance = _certify(
         statistic, design, law, numerical, resolved
     )
     planned = PlannedComponent.ready()(
@@ -343,7 +278,7 @@ def with_kernels(
     design = Design(
         BinnedStrategy(Lattice(planned.k), bins), planned.h, family_of(planned.noise.law)
     )
-    approximation, certificate, max_shrunk_distance = _certified(
+    approximation, certificate, max_shrunk_distance = _certify(
         candidate, design, planned.noise.law, planned.errors, resolved
     )
     function = candidate.function_sensitivity / resolved.n * planned.unit
@@ -358,7 +293,7 @@ def with_kernels(
     )
 
 
-def _certified(
+def _certify(
     statistic: Statistic,
     design: Design,
     law: NoiseLaw,
@@ -382,7 +317,7 @@ def _certified(
 
 
 def _lower_bound(statistic: Statistic, resolved: ResolvedSpec) -> LowerBound:
-    """Bound from below what sums over records err by, which attain their sensitivity."""
+    """Bound from below the error of sums over records, which attain their sensitivity."""
     if not statistic.additive:
         return LowerBound()
     spec, charge, n = resolved.spec, resolved.charge, resolved.n

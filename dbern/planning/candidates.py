@@ -190,15 +190,15 @@ def _function_of_bins(
     noise = search.estimate(usual.bins_for(lattices[-1]), kernel_itself, order, 0.0).noise
     allowed = _NEGLIGIBLE * noise / (1.0 if search.certified else search.point_mass("binned"))
 
-    def fine(lattice: Lattice) -> bool:
+    def is_fine(lattice: Lattice) -> bool:
         return search.fitted_error(lattice, order) <= allowed
 
-    if _unresolved(search) and not fine(lattices[-1]):
+    if _unresolved(search) and not is_fine(lattices[-1]):
         return _interpolated_lattice(search, allowed), (INTERPOLATED,) * len(order), 0.0
-    if max(lattices[-1].k) == LARGEST_K and not fine(lattices[-1]):
+    if max(lattices[-1].k) == LARGEST_K and not is_fine(lattices[-1]):
         lattice = lattices[-1]  # none of them is
     else:
-        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=fine)]
+        lattice = lattices[bisect_left(lattices, True, hi=len(lattices) - 1, key=is_fine)]
     # Kinks are missed by bins, too, and by more.
     return lattice, order, 0.0 if search.kinked else search.fitted_error(lattice, order)
 
@@ -214,7 +214,7 @@ def _unresolved(search: Search) -> bool:
 
 
 def _interpolated_lattice(search: Search, allowed: float) -> Lattice:
-    """Return steps between which lines miss at most so much of the kernels, or the finest.
+    """Return the lattice between whose values lines miss at most `allowed`, or the finest.
 
     Of each axis they miss an equal share. Steps are hundredths of an axis, or parts of them: the
     kinks of rows that are rounded to hundredths are at lattice values.
@@ -326,10 +326,9 @@ _NUM_GAUSSIAN_THRESHOLDS = 6  # orthonormal coordinates divide rounding errors b
 
 
 def spectral_candidates(search: Search) -> Iterator[Candidate]:
-    """Yield releases of spectral coordinates: their noise does not grow with k.
+    """Yield releases of spectral coordinates on one fine lattice: noise does not grow with k.
 
-    So one fine lattice will do. Ranks follow eigenvalue thresholds, so one number covers axes of
-    different bandwidths.
+    Ranks follow eigenvalue thresholds, so one number covers axes of different bandwidths.
     """
     if not search.statistic.spectral:
         return
@@ -371,11 +370,11 @@ def too_narrow(search: Search, needed: str, maximum: int, *, steps: bool = False
     """Make the error for kernels that take more points or steps than are chosen from."""
     factors = 1.001 ** np.arange(_MAX_FACTORS)
     first_fitting = bisect_left(
-        factors, True, hi=_MAX_FACTORS - 1, key=lambda factor: _fits(_widened(search, factor))
+        factors, True, hi=_MAX_FACTORS - 1, key=lambda factor: _fits(_widen(search, factor))
     )
     axes, domain = len(search.kernels), search.statistic.domain.axes
-    pairs = zip(_widened(search, factors[first_fitting]).kernels, domain, strict=True)
-    widths = ", ".join(_rounded_up(kernel.bandwidth * axis.width) for kernel, axis in pairs)
+    pairs = zip(_widen(search, factors[first_fitting]).kernels, domain, strict=True)
+    widths = ", ".join(_round_up(kernel.bandwidth * axis.width) for kernel, axis in pairs)
     wider = f"at least [{widths}]" if search.statistic.oblique is None else "a larger one"
     remedies = f"{', fewer axes,' * (axes > 1)} or k in [mechanism]"
     if steps:  # fewer axes are of no help, nor is a k that is larger
@@ -389,7 +388,7 @@ def too_narrow(search: Search, needed: str, maximum: int, *, steps: bool = False
 
 @dataclass(frozen=True)
 class _WidenedSearch(Search):
-    """The same search for wider kernels."""
+    """A search for wider kernels than those of its statistic."""
 
     wider_kernels: tuple[Kernel, ...] = ()
 
@@ -399,8 +398,8 @@ class _WidenedSearch(Search):
         return self.wider_kernels
 
 
-def _widened(search: Search, factor: float) -> Search:
-    """Return the same search for wider kernels, of which a lattice resolves each."""
+def _widen(search: Search, factor: float) -> Search:
+    """Return the same search for kernels so wide that a lattice resolves each."""
     minimum = _MIN_STEPS / LARGEST_K
     factors = ((kernel, max(factor, minimum / kernel.deviation)) for kernel in search.kernels)
     kernels = tuple(replace(kernel, bandwidth=kernel.bandwidth * by) for kernel, by in factors)
@@ -414,6 +413,6 @@ def _fits(search: Search) -> bool:
     return max(bins, points) <= search.most_values
 
 
-def _rounded_up(width: float) -> str:
+def _round_up(width: float) -> str:
     digit = 10.0 ** (math.floor(math.log10(width)) - 2)
     return f"{math.ceil(width / digit * (1 - _REL_TOL)) * digit:.3g}"

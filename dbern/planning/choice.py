@@ -34,14 +34,13 @@ from dbern.reconstruct.bins import BinnedStrategy
 from dbern.types import FloatArray
 
 _NEAR_ERROR, _NEAR_EXPECTED = 0.02, 0.05  # of the errors: so near bins differ by their promise
-_TWO_LEVEL_COST = 0.15  # of errors and of noise: what narrower masses and quantiles may cost
-CANDIDATES = {"binned": bin_candidates, "spectral": spectral_candidates, "": lattice_candidates}
+_TWO_SCALE_COST = 0.15  # of errors and of noise: what narrower masses and quantiles may cost
 MIN_RELATIVE_GAIN = 0.01  # of another law's error, or the usual one is taken
 _PAPER_H, _LARGEST_PAPER_K = 2, 64
 _LARGEST_AUTO_LATTICE, _LARGEST_OF_MANY_AXES = 1_000_000, 6_000_000  # the second from 7 axes on
 _LARGEST_LATTICE = 1_000_000_000
 
-
+CANDIDATES = {"binned": bin_candidates, "spectral": spectral_candidates, "": lattice_candidates}
 CANDIDATES |= {
     stored.kind: stored.candidates for stored in STRATEGIES if stored.kind not in CANDIDATES
 }
@@ -70,16 +69,11 @@ def _candidates_of(strategy_kind: str, search: Search) -> Iterator[Candidate]:
 
 
 def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
-    """Return the candidate of least predicted error, or of bins that err alike the surest.
-
-    Where nothing is asked, masses and quantiles are one more weight for bins of two scales: of
-    those whose noise and expected error are at most `_TWO_LEVEL_COST` above those that typical data
-    have with the best of one scale, and whose promise is above that of what is taken else by as
-    much, and of that itself, the one with the least mean of error and widths.
+    """Return the candidate of least predicted error; of bins that err alike the surest.
 
     Of bins whose errors are within `_NEAR_ERROR` of the least, and expected ones within
-    `_NEAR_EXPECTED`, those are taken that promise any database most, where they are all that is
-    released. Beside other numbers another promise is read: what a quotient or a product is at a
+    `_NEAR_EXPECTED`, the one with the least error for any database is taken, where it is all that
+    is released. Beside other arrays another promise is read: that of a quotient or a product at a
     point.
     """
     if search.two_scales and not search.certified and search.questions is None:
@@ -95,16 +89,27 @@ def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
         and candidate.error <= (1 + _NEAR_ERROR) * best.error
         and candidate.expected <= (1 + _NEAR_EXPECTED) * best.expected
     )
-    return min(near, key=lambda candidate: candidate.noise + candidate.worst)
+    return min(near, key=lambda candidate: candidate.promise)
 
 
 def _best_of_scales(candidates: Sequence[Candidate], search: Search) -> Candidate:
+    """Return bins of two scales where they narrow masses and quantiles, else the usual candidate.
+
+    The usual candidate is the best without bins of two scales. Bins of two scales are compared with
+    it if their noise and expected error are at most `_TWO_SCALE_COST` above those of the candidate
+    of one scale with the least expected error, and their promise is as little above the usual one.
+    Of these and the usual candidate, the one with the least mean of error and widths is taken.
+    """
     one_scale = [candidate for candidate in candidates if not candidate.two_scales]
     usual = _best_of(one_scale, replace(search, two_scales=False))
     typical = min(one_scale, key=lambda candidate: candidate.expected)
-    limits = (1 + _TWO_LEVEL_COST) * np.array([typical.noise, typical.expected, usual.promise])
+    limits = (1 + _TWO_SCALE_COST) * np.array([typical.noise, typical.expected, usual.promise])
     two_scales = (candidate for candidate in candidates if candidate.two_scales)
-    near = [bins for bins in two_scales if np.less_equal(bins.figures, limits).all()]
+    near = [
+        bins
+        for bins in two_scales
+        if np.less_equal((bins.noise, bins.expected, bins.promise), limits).all()
+    ]
 
     def width(candidate: Candidate) -> float:
         bins = cast("BinnedStrategy", candidate.strategy)
@@ -114,16 +119,16 @@ def _best_of_scales(candidates: Sequence[Candidate], search: Search) -> Candidat
 
 
 def best_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
-    """Return what the spec states; what is open in it has the smallest predicted error."""
+    """Choose a design: what the spec states, the rest by the smallest predicted error."""
     spec, domain = resolved.spec, statistic.domain
     noise, usual = spec.mechanism.noise, spec.families[0]
     if statistic.entries:
         return Design(VectorStrategy(len(statistic.entries)), (), usual)
     if statistic.linear:
-        return _corners(statistic, resolved)
+        return _corner_design(statistic, resolved)
     k, h = _stated_k(statistic, resolved), spec.per_axis("h", domain)
     if not any(allowed_strategies(family, statistic, resolved) for family in spec.families):
-        _refuse_bins(statistic, resolved)
+        _refuse_missing_bins(statistic, resolved)
     if usual is PAPER:
         h = h or (_PAPER_H,) * domain.dimensions
         k = k or _paper_k(statistic, resolved, max(h))
@@ -135,7 +140,7 @@ def best_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     for family in spec.families:
         search = replace(make_search(statistic, resolved, family), k=k, h=h)
         strategy_kinds = [""] if plain_only else allowed_strategies(family, statistic, resolved)
-        candidate, why = countable(strategy_kinds, search, resolved)
+        candidate, why = best_countable(strategy_kinds, search, resolved)
         refusal = refusal or why
         if candidate and errs_less(candidate, best):
             best, best_family = candidate, family
@@ -164,10 +169,10 @@ def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:
     return usual is None or (1 + MIN_RELATIVE_GAIN) * candidate.error < usual.error
 
 
-def countable(
+def best_countable(
     strategy_kinds: Sequence[str], search: Search, resolved: ResolvedSpec
 ) -> tuple[Candidate | None, SpecError | None]:
-    """Return the least predicted error of what can be counted, and why less of it cannot.
+    """Return the best candidate that can be counted, and why a better one cannot.
 
     Bins always can. Of lattices that are too fine, coarser ones are tried, where k is open.
     """
@@ -211,7 +216,7 @@ def allowed_strategies(
 def make_search(
     statistic: Statistic, resolved: ResolvedSpec, family: NoiseFamily | None = None
 ) -> Search:
-    """Return the public facts that the choice of k, h and rank starts from."""
+    """Collect the public facts that the choice of k, h and rank starts from."""
     family = family or resolved.spec.families[0]
     k = _stated_k(statistic, resolved)
     many = statistic.domain.dimensions > 6
@@ -275,15 +280,15 @@ def _stated_k(statistic: Statistic, resolved: ResolvedSpec) -> tuple[int, ...] |
 
 
 def _paper_k(statistic: Statistic, resolved: ResolvedSpec, h: int) -> tuple[int, ...]:
-    """Choice of k that proves Theorem 1, its constants set to one."""
+    """Return the k that proves Theorem 1, its constants set to one."""
     dimensions = statistic.domain.dimensions
     epsilon = float(resolved.charge.part(statistic.output_fraction).epsilon)
-    certain = math.log(1 / resolved.spec.beta)
-    ratio = epsilon * resolved.n / (statistic.function_sensitivity * certain)
+    tail_exponent = math.log(1 / resolved.spec.beta)
+    ratio = epsilon * resolved.n / (statistic.function_sensitivity * tail_exponent)
     return (min(_LARGEST_PAPER_K, max(1, int(ratio ** (1 / (h + dimensions))))),) * dimensions
 
 
-def _corners(statistic: Statistic, resolved: ResolvedSpec) -> Design:
+def _corner_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     """Return the lattice of corners: a linear function is its values there."""
     spec, domain = resolved.spec, statistic.domain
     ones, family = (1,) * domain.dimensions, spec.families[0]
@@ -294,13 +299,13 @@ def _corners(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     return Design(LatticeStrategy(Lattice(ones)), ones, family)
 
 
-def _refuse_bins(statistic: Statistic, resolved: ResolvedSpec) -> None:
-    """Name the key that needs the bins that a noise, or the paper's calibration, has not."""
-    what, remedy = "shares and quantiles are told by bins", "leave out questions"
+def _refuse_missing_bins(statistic: Statistic, resolved: ResolvedSpec) -> None:
+    """Name the key that needs bins, where the noise or the paper's calibration has none."""
+    need, remedy = "shares and quantiles are told by bins", "leave out questions"
     if statistic.candidates:
-        what, remedy = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
+        need, remedy = "bins choose a bandwidth", 'write numbers in place of bandwidth = "auto"'
     raise SpecError(
-        f"mechanism.noise, mechanism.calibration: {what}, and "
+        f"mechanism.noise, mechanism.calibration: {need}, and "
         f'"{resolved.spec.mechanism.noise}" has none here. Write noise = "auto" and calibration = '
         f'"tight", or {remedy}'
     )

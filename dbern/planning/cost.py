@@ -70,8 +70,8 @@ def cost(
 ) -> Cost:
     """Estimate the memory of counting n rows of files, as measured or more.
 
-    `remote`: from an object store. Of files without row groups, as where the number of rows is
-    private, no more than the names count.
+    `remote`: from an object store. Files without row groups, as where the number of rows is
+    private, count by their names alone.
     """
     lattices = [part.strategy.lattice for part in counters.parts]
     slabs = sum(sum(1 for _ in lattice.slabs()) for lattice in lattices)

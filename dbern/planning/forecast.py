@@ -18,7 +18,7 @@ from dbern.certify.certificate import shrunk_distance_if_even
 from dbern.certify.noise import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.data.domain import rounded_text, volume_unit
-from dbern.planning.choice import allowed_strategies, countable, errs_less, make_search
+from dbern.planning.choice import allowed_strategies, best_countable, errs_less, make_search
 from dbern.planning.component_plan import PlannedPart
 from dbern.planning.predicted import BinQuestions
 from dbern.planning.release_plan import EDGES, ErrorForecast
@@ -252,7 +252,7 @@ def _notes_without_delta(part: PlannedPart, resolved: ResolvedSpec) -> Iterator[
     best, pure = usual, replace(resolved, charge=Budget(resolved.charge.epsilon))
     for family in named("auto", STRATEGY_KINDS, with_delta=False):
         search = make_search(statistic, pure, family)
-        design, _ = countable(allowed_strategies(family, statistic, pure), search, pure)
+        design, _ = best_countable(allowed_strategies(family, statistic, pure), search, pure)
         if design is not None:
             candidate = search.candidate(design.strategy, design.h)
             best = candidate if errs_less(candidate, best) else best

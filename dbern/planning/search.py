@@ -71,13 +71,13 @@ class Candidate:
 
     @property
     def two_scales(self) -> bool:
-        """Whether it is of bins of two scales."""
+        """Whether its bins have two scales."""
         bins = self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
         return any(axis.scales is not None for axis in bins)
 
     @property
     def error(self) -> float:
-        """Predicted sup error; where more is asked, the mean of it all."""
+        """Predicted sup error; with questions its mean with their predicted widths."""
         sup_error = self.sup_error
         return sup_error if self.questions is None else mean_width(self.questions.widths(sup_error))
 
@@ -93,14 +93,9 @@ class Candidate:
         little more noise makes them much narrower.
         """
         if self.certified:
-            return self.noise + self.worst
+            return self.promise
         crowded = self.point_mass * max(0.0, self.worst - self.lattice_error)
         return math.hypot(self.noise, self.approximation, crowded)
-
-    @property
-    def figures(self) -> tuple[float, float, float]:
-        """Its noise, its expected error, and what it promises any database."""
-        return self.noise, self.expected, self.promise
 
     @property
     def promise(self) -> float:
@@ -117,9 +112,9 @@ class Candidate:
 class Search:
     """Public facts that the search for a design starts from; `k` and `h` where the spec gives them.
 
-    `noise_ratio` is the scale of the noise for sensitivity one; where that is of any one value, it
-    meets the largest move of one times the root of the number of values. `most_values` limits bins
-    and lattice points. `two_scales`: bins of two scales may be released.
+    `noise_ratio` is the scale of the noise for sensitivity one. For noise that is calibrated to the
+    largest move of a value, that is the move times the root of the number of values. `most_values`
+    limits bins and lattice points. `two_scales`: bins of two scales may be released.
     """
 
     statistic: Statistic
@@ -287,5 +282,5 @@ class Search:
         rough, smooth = typical_error(self.kernels, strategy, h)
         if self.reference is None:
             return math.sqrt(rough / min(CLUSTERS, self.n) + smooth)
-        known = reference_error(self.kernels, strategy, h, self.reference)
-        return known + math.sqrt(rough / self.n)
+        expected = reference_error(self.kernels, strategy, h, self.reference)
+        return expected + math.sqrt(rough / self.n)

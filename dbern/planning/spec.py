@@ -159,7 +159,7 @@ class ReleaseSpec(Sections):
 
     @property
     def families(self) -> tuple[NoiseFamily, ...]:
-        """The noise that is chosen from; vectors and lattice values have the first."""
+        """Families of noise to choose from; vectors and lattice values have the first."""
         return self._parsed.families
 
     @property
@@ -225,7 +225,7 @@ class ReleaseSpec(Sections):
 
     @property
     def stream_node(self) -> StreamNode | None:
-        """The node of a stream that this spec is of; None of any other."""
+        """The node of a stream that this spec releases; None where it releases none."""
         return None if self.stream is None else node_of(self.stream)
 
     def name_of(self, path: str) -> str:
@@ -244,7 +244,7 @@ class ReleaseSpec(Sections):
 
     @property
     def partition(self) -> str | None:
-        """Night to release of a stream, as `load` was given it."""
+        """The partition that `load` read the spec for; of a stream the night to release."""
         return self._partition
 
     @property
@@ -334,7 +334,7 @@ class ReleaseSpec(Sections):
         return _from_sections(sections_at(node, content), self._base)
 
     def for_window(self) -> ReleaseSpec:
-        """Return the release whose bins this one takes: of a stream's node one of many nights."""
+        """Return the spec whose bins this one takes: for a stream's node one of many nights."""
         node = self.stream_node
         if node is None:
             return self
@@ -347,18 +347,18 @@ class ReleaseSpec(Sections):
 
     @property
     def repeats(self) -> tuple[int, int]:
-        """Levels of nodes and nights of each that hold a unit together; of others 1 and 1."""
+        """Levels of nodes, and nights of each, that a unit may be in; 1 and 1 for other specs."""
         if self.stream is None or self.stream.node is None:
             return 1, 1
         return 1 + len(self.stream.node.blocks), self.stream.max_nights
 
     @property
     def enforces_nights(self) -> bool:
-        """Whether it is of a stream that counts no unit in more than `max_nights` nights."""
+        """Whether its stream counts no unit in more than `max_nights` nights."""
         return self.stream is not None and self.stream.enforce
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the sections: what they mean is found anew, with the modules that they name."""
+        """Pickle the sections alone: unpickling parses them and imports the modules they name."""
         return _from_sections, (self.model_dump(exclude_none=True), self._base)
 
     def identity(self) -> dict[str, Any]:

@@ -51,9 +51,6 @@ from dbern.reconstruct.base import LatticeMapStrategy, SensitivityBound, Slab
 from dbern.reconstruct.spectral import AxisSpectrum, axis_spectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
-MAX_LATTICE_POINTS = 1_000_000
-"""Most lattice points that a choice may take, where values are cheap."""
-
 _MAX_FEATURES = 4096
 _STEPS_PER_BANDWIDTH = 6  # lattice steps of the features a bandwidth
 _CUT_FRACTION = 0.2  # of C M / n: a tenth of the sensitivity, far below any noise
@@ -192,7 +189,7 @@ class GaussianFeatures(FeatureMap):
     """The Gaussian kernel ``exp(-|x - y|^2 / (2 s^2))`` by features, s per axis."""
 
     kernel: ProjectedGaussian
-    largest_lattice = MAX_LATTICE_POINTS
+    largest_lattice = 1_000_000  # points that a choice may take: values are cheap
     cube = None  # nothing is released through a Gram matrix
 
     @property
@@ -234,10 +231,10 @@ class GaussianFeatures(FeatureMap):
             )
         return replace(self, kernel=projected)
 
-    def largest_factor(self, wanted: float) -> float:
-        """Largest factor that the most features are enough for."""
-        kernel = _projection(self.kernel.scales, _MAX_CUT / wanted)
-        return 0.0 if kernel is None else min(wanted, 0.99 * _MAX_CUT / kernel.cut)
+    def largest_factor(self, maximum: float) -> float:
+        """Largest factor up to `maximum` that the most features are enough for."""
+        kernel = _projection(self.kernel.scales, _MAX_CUT / maximum)
+        return 0.0 if kernel is None else min(maximum, 0.99 * _MAX_CUT / kernel.cut)
 
     def with_params(self, params: Mapping[str, Any]) -> GaussianFeatures:
         """The space with the stored matrices."""
@@ -308,8 +305,8 @@ class GaussianFeatures(FeatureMap):
 
 
 @lru_cache(maxsize=64)
-def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian | None:
-    """The fewest features whose cut is at most `wanted`, or the best that are allowed."""
+def _projection(scales: tuple[float, ...], max_cut: float) -> ProjectedGaussian | None:
+    """The fewest features whose cut is at most `max_cut`, or the best that are allowed."""
     best = None
     if min(scales) < _MIN_BANDWIDTH or math.prod(max(1.0, 0.5 / b) for b in scales) > _MAX_FEATURES:
         return None
@@ -325,6 +322,6 @@ def _projection(scales: tuple[float, ...], wanted: float) -> ProjectedGaussian |
         kernel = ProjectedGaussian(scales, cut)
         if best is None or kernel.cut < best.cut:
             best = kernel
-        if best.cut <= wanted:
+        if best.cut <= max_cut:
             return best
     return best

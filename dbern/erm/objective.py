@@ -230,15 +230,15 @@ class FloatErrors:
 
     prediction: float
     """``e / w``."""
-    bending: float
+    curvature_root: float
     """``sqrt(a n Λ / 2)``."""
     summation: float
     """G."""
     farthest: float
 
-    def certified(self, size: float, gradient: float) -> float:
+    def distance(self, size: float, gradient: float) -> float:
         """Bound the distance to the minimizer of a state of that norm by its gradient's."""
-        curved = self.prediction * size * self.bending
+        curved = self.prediction * size * self.curvature_root
         subtracted = 4 * UNIT_ROUNDOFF * (size + self.farthest)
         return OUTWARD * (gradient + curved + (self.summation + subtracted))
 
@@ -268,7 +268,7 @@ class PerturbedBounds:
 
     @classmethod
     def of(cls, risk: PerturbedRisk) -> PerturbedBounds:
-        """Compute them.
+        """Compute the bounds of one risk.
 
         B: ``J(W*) <= J(0)``, so ``|W*| <= a |b| + sqrt((a |b|)^2 + 2 a n L(0))``.
         """
@@ -295,15 +295,15 @@ class PerturbedBounds:
         errors = loss.derivative_error + summation_error(risk.features) * loss.slope
         floats = FloatErrors(
             prediction=terms * UNIT_ROUNDOFF * length,
-            bending=math.sqrt(total * loss.curvature / 2),
+            curvature_root=math.sqrt(total * loss.curvature / 2),
             summation=1.01 * length * total * errors,
             farthest=farthest,
         )
-        tolerance = max(_MIN_TOLERANCE, floats.certified(8 * radius, 0.0))
+        tolerance = max(_MIN_TOLERANCE, floats.distance(8 * radius, 0.0))
         digits = risk.weight * spread * max(law.error(1.01 * largest) for law in laws)
         added = 8 * UNIT_ROUNDOFF**2 * farthest * (1 + undisturbed.smoothness)
         truncated = 8 * UNIT_ROUNDOFF * radius  # t, as floats
-        distance = 1.01 * (floats.certified(8 * radius, tolerance) + digits + added + truncated)
+        distance = 1.01 * (floats.distance(8 * radius, tolerance) + digits + added + truncated)
         return cls(
             length, spread, undisturbed, radius, largest, farthest, floats, tolerance, distance
         )
@@ -423,18 +423,18 @@ class PerturbedObjective(CurvedObjective):
         return np.asarray(-self.risk.weight * (pulled + self.b))
 
     def certificate(self, state: FloatArray, gradient: FloatArray) -> float:
-        """Bound the distance of what is kept, but for what floats add to the largest state.
+        """Bound the distance of the truncated states, but for floats of the largest state.
 
         Where the minimizer, too, is so large that nothing is kept it is 0; of a state that is no
         number it is infinite.
         """
         bounds, size = self.risk.bounds, float(np.linalg.norm(state))
-        distance = bounds.floats.certified(size, float(np.linalg.norm(gradient)))
+        distance = bounds.floats.distance(size, float(np.linalg.norm(gradient)))
         if not math.isfinite(distance):
             return math.inf
         if OUTWARD * (2 * bounds.radius + distance) <= size:
             return 0.0
-        return max(0.0, distance - bounds.floats.certified(8 * bounds.radius, 0.0))
+        return max(0.0, distance - bounds.floats.distance(8 * bounds.radius, 0.0))
 
     def newton_step(self, state: FloatArray, gradient: FloatArray) -> FloatArray:
         """Newton's step."""

@@ -50,8 +50,6 @@ STATIONARY = ("laplace", "matern-3/2", "matern-5/2")
 """Products over axes of these; "laplace" is Matern 1/2."""
 SHARD_ROWS = 2048
 """Rows of an automatic shard: its Gram matrix takes 32 MiB, and solving is quadratic in it."""
-MAX_LATTICE_POINTS = 1 << 14
-"""Most lattice points that a choice may take: every record has a kernel value at each."""
 _LINE_POINTS = 64  # on a line, where the constants of a kernel are tried
 
 
@@ -84,12 +82,12 @@ class Space(ABC):
         """The space for n records; a cut of the kernel costs `risk_factor` times itself."""
         return self
 
-    def largest_factor(self, wanted: float) -> float:
-        """Largest `risk_factor` up to `wanted` that `resolved` does not refuse."""
-        return wanted
+    def largest_factor(self, maximum: float) -> float:
+        """Largest `risk_factor` up to `maximum` that `resolved` does not refuse."""
+        return maximum
 
     def with_params(self, params: Mapping[str, Any]) -> Self:  # noqa: ARG002 - where some is stored
-        """The space whose `stored_params` these are."""
+        """The space that these `stored_params` are of."""
         return self
 
     def points(self, positions: FloatArray) -> FloatArray:
@@ -168,7 +166,7 @@ class GramKernel(Space):
     width: tuple[float, ...]
     kernels: tuple[Density, ...] = ()
     shard_rows = SHARD_ROWS
-    largest_lattice = MAX_LATTICE_POINTS
+    largest_lattice = 1 << 14  # points that a choice may take: a record has a value at each
 
     @classmethod
     def product(cls, kernels: Sequence[Density]) -> GramKernel:

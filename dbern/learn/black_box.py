@@ -41,7 +41,7 @@ import numpy as np
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.approximation import FunctionClass, Linear
 from dbern.errors import IntegrityError
-from dbern.learn.user_functions import FUNCTION, UserFunction, load, try_out
+from dbern.learn.user_functions import FUNCTION, UserFunction, load_function, try_out
 from dbern.measure.accumulator import Errors, Memory, StoppedError
 from dbern.measure.gathered import GatheredAccumulator
 from dbern.measure.statistic import Statistic
@@ -234,7 +234,7 @@ class BlackBoxAccumulator(GatheredAccumulator):
     def solved(self, rows: FloatArray, counts: FloatArray, block: int) -> Int64Array:
         """Values of f at a block's points, for no records too."""
         records = np.repeat(rows, counts.astype(np.int64), axis=0)
-        values = self.call(load(self.user.function), records, block)
+        values = self.call(load_function(self.user.function), records, block)
         integers = np.zeros(self.shape, dtype=np.int64)
         integers[self.block(block)] = np.rint(np.ldexp(values, self.bits))
         return integers

@@ -78,18 +78,14 @@ from dbern.reconstruct.base import AnyStrategy, AxisStrategy, SensitivityBound, 
 from dbern.types import FloatArray, Int64Array, UInt64Array
 
 POSITION_BITS = 32
+PASS_ROWS = 1 << 20
+"""Distinct positions that a pass is to hold."""
 
 _CELL_BITS = 16
 _CELLS = 1 << (POSITION_BITS - _CELL_BITS)
 _IN_CELL = 1 << _CELL_BITS
 _MIN_MERGED_ROWS = 1 << 18  # records that are gathered before they are put in order
 _POSITION_BYTES = 220  # of a position while runs are merged: measured
-
-
-def _pass_bytes(rows: int, *, only_pass: bool) -> int:
-    """Memory of a pass for so many positions; one of several passes may hold a cell's more."""
-    gathered = rows if only_pass else rows + _IN_CELL
-    return _POSITION_BYTES * (gathered + _MIN_MERGED_ROWS) + 4 * 8 * _CELLS
 
 
 @dataclass(frozen=True)
@@ -193,9 +189,6 @@ class OrderedPass(Pass):
             self.accumulator.add_atoms(self.state, self._run, self._before)
 
 
-PASS_ROWS = 1 << 20
-"""Distinct positions that a pass is to hold."""
-
 _MAX_BITS = 30
 _ATOMS_PER_MOVE = 3  # as many atoms as one of a kernel sum: *Effective kernel*, above
 
@@ -236,7 +229,7 @@ class GapSum(Statistic):
 
     @property
     def variation(self) -> float:
-        """tau, exact."""
+        """Exact tau, the most that a record moves v by."""
         return math.ldexp(min(4 * self.max_gap, 2 << POSITION_BITS), -POSITION_BITS)
 
     @property
@@ -269,7 +262,7 @@ class GapSum(Statistic):
         return min(_MAX_BITS, 60 - self.n.bit_length())
 
     def params(self, strategy: AnyStrategy, n: int, tolerance: float) -> dict[str, Any]:
-        """Choose sums of atoms so accurate that all that a record moves meet the tolerance."""
+        """Choose sums so accurate that all atoms that a record moves meet the tolerance."""
         of_atoms = tolerance * 2.0**self.scale / (_ATOMS_PER_MOVE * n)
         return self._atoms.counter_params(strategy, 1 << self.scale, of_atoms)
 
@@ -324,7 +317,7 @@ class GapAccumulator(Accumulator):
         return 1 << self.gaps.scale
 
     @property
-    def _atoms_times(self) -> float:
+    def _move_factor(self) -> float:
         """Ratio of n atoms to the normalizer, and three for one in a record's movement."""
         return OUTWARD * _ATOMS_PER_MOVE * self.gaps.n / self._scale
 
@@ -349,7 +342,7 @@ class GapAccumulator(Accumulator):
         off exactly. *Values*: all atoms are off by what they may be.
         """
         atoms = self.atoms.errors
-        times, spread = self._atoms_times, self._spread
+        times, spread = self._move_factor, self._spread
         kernel, floats = times * atoms.kernel, spread * atoms.floats
         if self.strategy.kind == "binned":
             floats = OUTWARD * (floats + kernel + self._response_error)
@@ -368,8 +361,9 @@ class GapAccumulator(Accumulator):
     @property
     def memory(self) -> Memory:
         """Memory of positions, responses and keys; of the atoms' tables; of one pass."""
-        only_pass = self.passes == 1
-        gathered = _pass_bytes(self.gaps.n if only_pass else PASS_ROWS, only_pass=only_pass)
+        # One of several passes may hold a cell's positions more.
+        positions = self.gaps.n if self.passes == 1 else PASS_ROWS + _IN_CELL
+        gathered = _POSITION_BYTES * (positions + _MIN_MERGED_ROWS) + 4 * 8 * _CELLS
         return Memory(8 * 20, self.atoms.memory.tables, gathered)
 
     @property

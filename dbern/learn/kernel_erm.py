@@ -52,7 +52,7 @@ from dbern.privacy.budget import Budget
 from dbern.system import source_digest
 from dbern.targets.bandwidths import axis_kernels
 from dbern.targets.learner import DesignedStatistic, Learner, Lengths, Positive, response_of
-from dbern.targets.parameters import USERS_OWN, either, refuse_unused
+from dbern.targets.parameters import USERS_OWN, quote_choices, refuse_unused
 from dbern.targets.predicted_functions import deviation_of
 from dbern.targets.typical import LARGE_CLASS
 
@@ -65,7 +65,7 @@ _KERNELS = {
     USERS_OWN: ("kernel_bound", "kernel_lipschitz", "kernel_curvature"),
 }
 """The parameters that each kernel uses."""
-_OF_USERS_LOSS = ("lipschitz", "at_zero", "curvature", "width")
+_USERS_LOSS_PARAMETERS = ("lipschitz", "at_zero", "curvature", "width")
 _DEGREE = 3
 _LESS_NOISE = 'of several classes kind = "support-vector-machine" has less noise: plan it'
 _MIN_LENGTH, _MAX_LENGTH = 1e-3, 1e3  # of what is predicted
@@ -145,7 +145,7 @@ class KernelERM(Learner):
     chooses: ClassVar[bool] = True
     uses: ClassVar[tuple[str, ...]] = ("label", "response", "categories")
 
-    loss: str = Field(description=f"loss = {either([*LOSSES, USERS_OWN])}")
+    loss: str = Field(description=f"loss = {quote_choices([*LOSSES, USERS_OWN])}")
     kernel: str = Field("gaussian", description='kernel = "gaussian"')
     length_scale: Lengths | None = Field(
         None, description="length_scale = [1.0, 1.0], one per axis in data units"
@@ -177,7 +177,7 @@ class KernelERM(Learner):
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One, of as many outputs as there are models."""
         losses = {name: parameters_of(loss) for name, loss in LOSSES.items()}
-        losses[USERS_OWN] = _OF_USERS_LOSS
+        losses[USERS_OWN] = _USERS_LOSS_PARAMETERS
         if self._named_loss:
             losses[self.loss] = parameters_of(self._named_loss)
         refuse_unused(self, loss=losses, kernel=_KERNELS, method=METHODS)
@@ -191,7 +191,7 @@ class KernelERM(Learner):
             perturbable = [name for name, loss in LOSSES.items() if loss.perturbable]
             raise SpecError(
                 f'{key}: an objective, and lists of values, are for kernel = "linear" with loss = '
-                f'{either(perturbable)}. Write these, or method = "auto" and numbers.'
+                f'{quote_choices(perturbable)}. Write these, or method = "auto" and numbers.'
             )
         minimizer = build_minimizer(schema, loss, space, stated_cost(self.C), self.shards)
         return (replace(minimizer, sources=self._sources()),)
@@ -204,7 +204,7 @@ class KernelERM(Learner):
 
     @property
     def _named_loss(self) -> type[NamedLoss] | None:
-        """The loss, ours or of an installed package; None for a user's own and the unknown."""
+        """The loss, ours or of an installed package; None for a user's own or an unknown one."""
         known = ":" not in self.loss and self.loss in ALL_LOSSES
         return ALL_LOSSES.get(self.loss, "target.loss") if known else None
 
@@ -241,8 +241,8 @@ class KernelERM(Learner):
     def combination(self, schema: RecordSchema) -> Combination:
         """The decision function, or the response."""
         constant = self.constant if self.kernel == "linear" else None
-        made = combine_responses if schema.response else combine_classes
-        return made(schema, constant)
+        combine = combine_responses if schema.response else combine_classes
+        return combine(schema, constant)
 
     def predictions(
         self, schema: RecordSchema, n: int, designs: Sequence[DesignedStatistic]
@@ -264,14 +264,14 @@ class KernelERM(Learner):
         return (*notes, *[_LESS_NOISE] * (several and poor))
 
     def notes(self, n: int) -> tuple[str, ...]:
-        """C in both forms, and what rests on the user's word."""
+        """C in both forms, and the functions whose properties the user declares."""
         both = (("kernel", self.kernel), ("loss", self.loss))
         declared = [f'{key} = "{name}"' for key, name in both if ":" in name]
-        words = f"as stated, not checked, and privacy rests on it: {', '.join(declared)}"
+        promise = f"as stated, not checked, and privacy rests on it: {', '.join(declared)}"
         unresolved = self._has_both_methods and self.C == "auto"
         return (
             *(() if unresolved else (cost_text(stated_cost(self.C), n),)),
-            *([words] if declared else []),
+            *([promise] if declared else []),
         )
 
     def _space(self, schema: RecordSchema) -> GaussianFeatures | GramKernel | LinearFeatures:

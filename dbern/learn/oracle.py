@@ -13,7 +13,7 @@ from dbern.certify.approximation import FunctionClass, Holder, Linear, Smooth
 from dbern.data.domain import Axis, Domain, RecordSchema
 from dbern.errors import SpecError
 from dbern.learn.black_box import BlackBox, BlackBoxAccumulator
-from dbern.learn.user_functions import UserFunction, load
+from dbern.learn.user_functions import UserFunction, load_function
 from dbern.measure.statistic import Statistic
 from dbern.reconstruct.base import LatticeStrategy
 from dbern.system import counted, format_number, source_digest
@@ -195,7 +195,7 @@ class Oracle(Learner):
         )
 
     def _digest(self) -> str:
-        load(self.function)
+        load_function(self.function)
         return source_digest(self.function)
 
 

@@ -144,7 +144,7 @@ def _minimizers(
     With each minimizer come the slopes of the loss at the records (records,), as they weigh. It has
     a bounded number of Newton's steps, or is near enough to predict with.
     """
-    rows, labels, counts = typical.weighed(features, cost)
+    rows, labels, counts = typical.weighted(features, cost)
     targets = one_vs_rest(labels, typical.models).T if typical.models > 1 else [labels]
     solutions = []
     for target in targets:
@@ -175,7 +175,7 @@ def minimizer_notes(
     plain = np.column_stack([features @ state for state, _ in solved])
     slopes = np.column_stack([slopes for _, slopes in solved])
     released = plain - (noiseless - gram) @ slopes
-    return typical.noted(released / radius, function.variance / radius**2, plain / radius)
+    return typical.note_of_scores(released / radius, function.variance / radius**2, plain / radius)
 
 
 def _grams(
@@ -223,7 +223,7 @@ def predicted_perturbed(typical: Typical, functions: PerturbedFunctions) -> tupl
     risk = functions.risk
     constants = np.full(typical.count, CONSTANT_FEATURE)
     features = np.column_stack([typical.codes, 2 * typical.unit - 1, constants])
-    rows, labels, counts = typical.weighed(features, functions.model.n)
+    rows, labels, counts = typical.weighted(features, functions.model.n)
     no_linear_term = np.zeros((risk.loss.outputs, risk.features))
     problem = PerturbedObjective(risk, rows, risk.loss.labels(labels), counts, no_linear_term)
     state = minimize(problem, risk.bounds.tolerance).state

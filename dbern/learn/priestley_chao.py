@@ -111,13 +111,12 @@ class PriestleyChao(Learner):
         typical, axis = TypicalResponses(1, (), response_of(schema).radius), schema.domain.axes[0]
         positions = (np.arange(typical.count) + 0.5) / typical.count
         step = (axis.resolution or 0.0) / axis.width
-        fraction = _kept_fraction(n * typical.density(positions), self.max_gap / axis.width, step)
-        weights = typical.at(positions[:, None]) * fraction
-        sums = predicted_sums(
+        fraction = _uncut_fraction(n * typical.density(positions), self.max_gap / axis.width, step)
+        weights = typical.explained_at(positions[:, None]) * fraction
+        released, variance, plain = predicted_sums(
             typical, designs, weights[:, None] / typical.radius, positions[:, None]
         )
-        released, variance, plain = sums
-        notes = typical.noted(released, variance[:, 0] / typical.radius**2, plain)
+        notes = typical.note_of_scores(released, variance[:, 0] / typical.radius**2, plain)
         if axis.resolution is None:
             return (*notes, _UNROUNDED.format(axis.name))
         if self.max_gap < axis.resolution * (1 - NEAR):
@@ -125,7 +124,7 @@ class PriestleyChao(Learner):
         return (*notes, _INSTEAD) if WARNING in notes else notes
 
 
-def _kept_fraction(rows: FloatArray, largest: float, step: float) -> FloatArray:
+def _uncut_fraction(rows: FloatArray, largest: float, step: float) -> FloatArray:
     """Fraction of a typical axis that gaps cut at `largest` add up to, for a density of rows.
 
     Gaps are exponential, of mean 1 / rows: ``1 - exp(-G rows)`` of that on average. Of rounded rows

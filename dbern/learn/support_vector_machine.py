@@ -146,4 +146,4 @@ class SupportVectorMachine(Learner):
         shares = typical.shares
         weights = shares[:, 1:] - shares[:, :1] if classes == 2 else shares
         released, variance, plain = predicted_sums(typical, designs, weights)
-        return typical.noted(released, variance[:, 0], plain)
+        return typical.note_of_scores(released, variance[:, 0], plain)

@@ -28,8 +28,8 @@ class Range:
     integer: bool = False
 
 
-def load(name: str) -> Callable[..., Any]:
-    """The function that a spec names; a SpecError where it cannot be imported."""
+def load_function(name: str) -> Callable[..., Any]:
+    """Import the function that a spec names; SpecError where that fails."""
     return named_function(name, FUNCTION, "of records (n, columns) and points (m, l)")
 
 
@@ -41,7 +41,7 @@ class UserFunction:
     those of the function's records: axes, then label, response and group as far as there are some;
     of categories the position in their list. Values have the public bounds `low` and `high`;
     `failure` replaces a value where the function fails, None stops the release. `points` is the
-    domain of the points that it is asked at, where that is not the records'. `n` is the public
+    domain of the points that it is evaluated at, where that is not the records'. `n` is the public
     number of rows, 0 before a plan.
     """
 
@@ -123,10 +123,10 @@ def try_out(
     position = np.linspace(0, 1, _TRIAL_POINTS)[:, None]
     bounds = np.array(axes)
     points = bounds[:, 0] + position * (bounds[:, 1] - bounds[:, 0])
-    called = load(function)
+    user_function = load_function(function)
     try:
         with np.errstate(all="ignore"):
-            values = np.asarray(called(records, points), dtype=np.float64)
+            values = np.asarray(user_function(records, points), dtype=np.float64)
     except (Exception, SystemExit) as error:  # noqa: BLE001 -- it may fail in any way
         shapes = f"records {(rows, len(ranges))} and points {points.shape}"
         raise SpecError(

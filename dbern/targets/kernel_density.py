@@ -121,19 +121,19 @@ class ChosenSum(KernelSum):
         return replace(candidates[0], candidates=candidates, notes=(note,))
 
 
-_FREE, _DETAIL = 30.0, 0.035
+_KERNEL_ROWS, _DETAIL = 30.0, 0.035
 
 
 def _finest_bandwidth(n: int, epsilon: float, axes: int) -> float:
     """Narrowest bandwidth worth a choice, as a standard deviation relative to an axis.
 
     Bins that are finer than a bandwidth b needs multiply its noise by ``(b / b_0)^(l/2)``, b_0 the
-    bandwidth that they are for. That is noise beside what rows say in any case where a kernel of
-    b_0 holds `_FREE` ``/ epsilon^2`` of evenly spread rows. With fewer rows b_0 is the best for a
-    density that varies by its size over `_DETAIL` of an axis: the least sum of squares of its bias,
-    ``l b^2 / 2 _DETAIL^2``, and of the noise, ``(8 / (n epsilon)^2) (.42 / b^2)^l``.
+    bandwidth that they are for. This noise is small beside the sampling error where a kernel of
+    b_0 holds `_KERNEL_ROWS` ``/ epsilon^2`` evenly spread rows. With fewer rows b_0 is the best for
+    a density that varies by its size over `_DETAIL` of an axis: the least sum of squares of its
+    bias, ``l b^2 / 2 _DETAIL^2``, and of the noise, ``(8 / (n epsilon)^2) (.42 / b^2)^l``.
     """
-    free = (_FREE / (n * epsilon**2)) ** (1 / axes)
-    noisy = 16 * _DETAIL**4 * 0.42**axes / (axes * (n * epsilon) ** 2)
-    best = min(free, noisy ** (1 / (2 * axes + 4)), _SMOOTHEST / 2)
+    many_rows = (_KERNEL_ROWS / (n * epsilon**2)) ** (1 / axes)
+    least_squares = 16 * _DETAIL**4 * 0.42**axes / (axes * (n * epsilon) ** 2)
+    best = min(many_rows, least_squares ** (1 / (2 * axes + 4)), _SMOOTHEST / 2)
     return float(max(best, _FINEST[axes]))

@@ -104,7 +104,7 @@ class NadarayaWatson(Smoother):
         del n
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
         groups = len(schema.group.categories) if schema.group else 1  # as large as one another
-        weights = np.column_stack([typical.wanted, np.ones(typical.count)]) / groups
+        weights = np.column_stack([typical.explained, np.ones(typical.count)]) / groups
         predicted = predicted_sums(typical, designs, weights.repeat(groups, axis=1))
         sums, variance, exact = (columns[:, ::groups] for columns in predicted)
         plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
@@ -115,4 +115,4 @@ class NadarayaWatson(Smoother):
         size = np.hypot(root, pull_scale(Function(designs[1], typical.unit).deviation))
         released = (top / size * (below / size))[:, None]
         moved = np.hypot(deviations[0], np.clip(top / below, -1, 1) * deviations[1]) / size
-        return typical.noted(released, (moved * root / size) ** 2, plain)
+        return typical.note_of_scores(released, (moved * root / size) ** 2, plain)

@@ -24,7 +24,7 @@ _REMOVED = {
 }
 """Keys that left, with what to write instead."""
 USERS_OWN = "module:name"
-"""Kind of what a user wrote, and names so."""
+"""Kind of a user's own function, and the form of its name."""
 _MESSAGES = {
     "missing": "is missing",
     "string_pattern_mismatch": "is empty",
@@ -94,19 +94,16 @@ def _message(problem: Any, names: tuple[str, ...], model: type[BaseModel]) -> st
             if homes:
                 return f"is a key of [{homes[0]}]. Write it there"
             near = difflib.get_close_matches(key, siblings, n=1, cutoff=_MIN_SIMILARITY)
-            return (
-                f"unknown key. Write {near[0]}"
-                if near
-                else (f"unknown key. Write one of: {', '.join(siblings)}")
-            )
+            remedy = near[0] if near else f"one of: {', '.join(siblings)}"
+            return f"unknown key. Write {remedy}"
         if field is None:
             break
         hint = field.description or hint
         fields = _section(field.annotation)
-    what = _MESSAGES.get(problem["type"], "has a wrong value or type").format(
+    message = _MESSAGES.get(problem["type"], "has a wrong value or type").format(
         **problem.get("ctx", {})
     )
-    return f"{what}. Write {hint}"
+    return f"{message}. Write {hint}"
 
 
 def refuse_unused(section: Section, **choices: Mapping[str, Collection[str]]) -> None:
@@ -114,7 +111,7 @@ def refuse_unused(section: Section, **choices: Mapping[str, Collection[str]]) ->
 
     `choices` has, by the key of each choice, such as ``loss``, the parameters that each of its
     kinds uses. A parameter that several choices have a use for needs all of them to use it. A kind
-    that is not listed is not judged: that it is unknown is told elsewhere.
+    that is not listed is skipped: another check refuses it.
 
     Raises SpecError with the kinds that the parameter is of.
     """
@@ -128,12 +125,12 @@ def refuse_unused(section: Section, **choices: Mapping[str, Collection[str]]) ->
             if owners and chosen in uses and chosen not in owners:
                 instead = "that" if len(owners) == 1 else "one of these"
                 raise SpecError(
-                    f"target.{key}: is of {choice} = {either(owners)}, not of "
+                    f"target.{key}: is of {choice} = {quote_choices(owners)}, not of "
                     f'{choice} = "{kind}". Leave it out, or write {instead}.'
                 )
 
 
-def either(names: Sequence[str]) -> str:
-    """Return names in quotation marks, of which one is to be written."""
+def quote_choices(names: Sequence[str]) -> str:
+    """Return a choice of names as text, in quotation marks."""
     *first, last = (f'"{name}"' for name in names)
     return f"{', '.join(first)} or {last}" if first else last

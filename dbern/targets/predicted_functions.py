@@ -33,7 +33,6 @@ from dbern.targets.learner import DesignedStatistic
 from dbern.targets.typical import (
     TYPICAL_STD,
     UNPREDICTED,
-    UNPREDICTED_LISTS,
     Typical,
     TypicalBayes,
 )
@@ -41,6 +40,7 @@ from dbern.types import FloatArray
 
 _EVENLY = (np.arange(64) + 0.5) / 64
 _MIN_LIKELIHOOD = 1e-12
+_UNPREDICTED_LISTS = ("no prediction: every axis of this naive Bayes is a list of values",)
 
 
 def deviation_of(law: NoiseLaw) -> float:
@@ -142,7 +142,7 @@ def bayes_notes(combination: GaussianScores, law: NoiseLaw) -> tuple[str, ...]:
     """
     axes, classes = len(combination.peaks), len(combination.classes)
     if not axes:
-        return UNPREDICTED_LISTS
+        return _UNPREDICTED_LISTS
     std = max(TYPICAL_STD / 2, *combination.floors)
     typical = TypicalBayes(axes, combination.lists, classes, std=std)
     if typical.count * classes * axes > _MAX_LIKELIHOODS:
@@ -156,7 +156,7 @@ def bayes_notes(combination: GaussianScores, law: NoiseLaw) -> tuple[str, ...]:
     )
     moved = (squares * of_means * (drawn / std) ** 2).sum(axis=2).mean(axis=1)
     variance = moved + _listed_variance(noise, combination.lists)
-    return typical.noted(-squares.sum(axis=2) / 2, variance, -plain.sum(axis=2) / 2)
+    return typical.note_of_scores(-squares.sum(axis=2) / 2, variance, -plain.sum(axis=2) / 2)
 
 
 def _listed_variance(noise: float, lists: Sequence[int]) -> float:
@@ -172,11 +172,11 @@ def kernel_bayes_notes(
     scores = combination if isinstance(combination, KernelScores) else None
     lists, classes = scores.lists if scores else (), len(combination.classes)
     if not axes:
-        return UNPREDICTED_LISTS
+        return _UNPREDICTED_LISTS
     typical = TypicalBayes(axes, lists, classes, rows=256)
     if typical.count**2 * axes > _MAX_TRANSLATES:
         return UNPREDICTED
-    return typical.noted(
+    return typical.note_of_scores(
         *(_factored(typical, scores, designs) if scores else _joint(typical, designs[0]))
     )
 

@@ -31,7 +31,7 @@ Covariance = Annotated[tuple[_Row, ...], Field(strict=False)]
 class Smoother(Learner):
     """A learner of kernel sums over all axes, with a bandwidth for each or a covariance.
 
-    Each learner documents them, for what "auto" chooses is its own.
+    Each learner documents its parameters, as each chooses "auto" in its own way.
     """
 
     instead: ClassVar[Mapping[str, str]] = {"bandwidth": "covariance"}

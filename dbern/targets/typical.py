@@ -35,7 +35,6 @@ EXPLAINED = 0.5
 UNEXPLAINED = (1 - EXPLAINED) * TYPICAL_STD**2
 """Mean squared error of least squares without privacy, as `EXPLAINED` in units of half a range."""
 UNPREDICTED = ("no prediction: for so many classes and columns it would take long",)
-UNPREDICTED_LISTS = ("no prediction: every axis of this naive Bayes is a list of values",)
 TYPICAL = "for typical rows "
 """What the note of a prediction begins with."""
 WARNING = (
@@ -103,7 +102,7 @@ class Typical(ABC):
 
     @abstractmethod
     def note(
-        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+        self, private: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
         """Text of the risks, with a warning where a constant is as good.
 
@@ -112,18 +111,18 @@ class Typical(ABC):
 
     @property
     def signals(self) -> int:
-        """Number of axes that tell of the outcomes; the first list is in place of none."""
+        """Number of axes on which the outcomes depend; without axes one, the first list."""
         return max(self.axes, 1)
 
     @cached_property
-    def telling(self) -> FloatArray:
-        """Positions in the unit cube that tell of the outcomes (records, signals)."""
+    def signal_points(self) -> FloatArray:
+        """Positions in the unit cube on which the outcomes depend (records, signals)."""
         return np.clip((TYPICAL_STD * _normal(self.count, self.signals) + 1) / 2, 0.0, 1.0)
 
     @property
     def unit(self) -> FloatArray:
         """Positions on the axes, in the unit cube (records, l)."""
-        return np.asarray(self.telling[:, : self.axes])
+        return np.asarray(self.signal_points[:, : self.axes])
 
     @cached_property
     def codes(self) -> FloatArray:
@@ -131,22 +130,22 @@ class Typical(ABC):
         spread = _spread(self.count, self.axes + len(self.lists))[:, self.axes :]
         codes = np.floor(spread * np.array(self.lists))
         if self.lists and not self.axes:
-            ranks = np.argsort(np.argsort(self.telling[:, 0]))
+            ranks = np.argsort(np.argsort(self.signal_points[:, 0]))
             codes[:, 0] = ranks * self.lists[0] // self.count
         return np.asarray(codes)
 
-    def weighed(self, features: FloatArray, n: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def weighted(self, features: FloatArray, n: float) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Features, labels and counts of n records: each record once with every outcome."""
         labels, shares = self.outcomes
         counts = n / len(features) * shares
         return np.tile(features, (len(labels), 1)), labels.ravel(), counts.ravel()
 
-    def noted(
+    def note_of_scores(
         self, released: FloatArray, variance: FloatArray, plain: FloatArray
     ) -> tuple[str, ...]:
         """Text of the risks of released scores, with noise, and of those without privacy."""
-        ours = self.risk(released, variance)
-        return self.note(ours, self.risk(plain, np.zeros(len(plain))))
+        private = self.risk(released, variance)
+        return self.note(private, self.risk(plain, np.zeros(len(plain))))
 
     def _about_lists(self) -> str:
         if not self.axes:
@@ -162,11 +161,8 @@ class TypicalResponses(Typical):
     """
 
     radius: float = 1.0
-    weights: ClassVar[tuple[float, ...]] = (
-        1.0,
-        2.0,
-        4.0,
-    )  # half of them of narrow numbers that explain as much as typical ones
+    # Half of them of narrow numbers that explain as much as typical ones.
+    weights: ClassVar[tuple[float, ...]] = (1.0, 2.0, 4.0)
 
     @property
     def count(self) -> int:
@@ -174,11 +170,11 @@ class TypicalResponses(Typical):
         return self.rows // 2
 
     @cached_property
-    def wanted(self) -> FloatArray:
+    def explained(self) -> FloatArray:
         """Part of the response that the axes explain (records,)."""
-        return self.at(self.telling)
+        return self.explained_at(self.signal_points)
 
-    def at(self, unit: FloatArray) -> FloatArray:
+    def explained_at(self, unit: FloatArray) -> FloatArray:
         """Part of the response that the axes explain at positions (m, signals)."""
         return np.asarray((2 * unit - 1).sum(axis=1) * math.sqrt(EXPLAINED / self.signals))
 
@@ -191,24 +187,24 @@ class TypicalResponses(Typical):
     def outcomes(self) -> tuple[FloatArray, FloatArray]:
         """Five residuals, as likely as each other."""
         residuals = math.sqrt(UNEXPLAINED) * np.array(_RESIDUALS)
-        labels = np.clip(self.wanted + residuals[:, None], -1.0, 1.0)
+        labels = np.clip(self.explained + residuals[:, None], -1.0, 1.0)
         return labels, np.full(labels.shape, 1 / len(labels))
 
     def risk(self, scores: FloatArray, variance: FloatArray) -> tuple[float, float]:
         """Excess risk, twice."""
-        excess = float((np.square(scores[:, 0] - self.wanted) + variance).mean())
+        excess = float((np.square(scores[:, 0] - self.explained) + variance).mean())
         return excess, excess
 
     def note(
-        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+        self, private: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
         """Text of the risks in the response's units."""
         constant = EXPLAINED * TYPICAL_STD**2
-        risks = (ours[0], plain[0] if plain else 0.0, constant)
+        risks = (private[0], plain[0] if plain else 0.0, constant)
         errors = [f"{self.radius * math.sqrt(risk + UNEXPLAINED):.4g}" for risk in risks]
         excess = [f"{self.radius**2 * risk:.3g}" for risk in risks]
         same = "the same" if plain else "least squares"
-        return _warned(
+        return _prediction_lines(
             "predictions are off by {} (without privacy {}; a constant {})".format(*errors),
             (
                 f"excess risk {excess[0]}; {same} without privacy {excess[1]}; a constant "
@@ -216,7 +212,7 @@ class TypicalResponses(Typical):
                 "typical records spread over an eighth of their bounds, the axes explain half of "
                 f"the response's variance{self._about_lists()}",
             ),
-            ours[0] / constant,
+            private[0] / constant,
         )
 
 
@@ -242,7 +238,7 @@ class TypicalClasses(Typical):
     def shares(self) -> FloatArray:
         """Probability of each class (records, q)."""
         directions, distance = _directions(self.classes, self.signals)
-        scores = (2 * self.telling - 1) @ directions.T * (_LOG_ODDS / TYPICAL_STD / distance)
+        scores = (2 * self.signal_points - 1) @ directions.T * (_LOG_ODDS / TYPICAL_STD / distance)
         return np.exp(scores - _log_sum_exp(scores)[:, None])
 
     @property
@@ -270,28 +266,28 @@ class TypicalClasses(Typical):
         return float(losses.mean()), wrong
 
     def note(
-        self, ours: tuple[float, float], plain: tuple[float, float] | None = None
+        self, private: tuple[float, float], plain: tuple[float, float] | None = None
     ) -> tuple[str, ...]:
         """Text of the risks."""
         logarithms = np.log(np.maximum(self.shares, _MIN_PROBABILITY))
         bayes_loss = float(-(self.shares * logarithms).sum(axis=1).mean())
         loss, wrong = plain or (bayes_loss, float(1 - self.shares.max(axis=1).mean()))
         constant, worst = 1 - 1 / self.classes, math.log(self.classes) - bayes_loss
-        lost = (ours[1] - wrong) / max(constant - wrong, _MIN_PROBABILITY)
-        enough = [f"{LARGE_CLASS} {1 - ours[1]:.0%} of the rows: that class for all is as good"]
+        lost = (private[1] - wrong) / max(constant - wrong, _MIN_PROBABILITY)
+        enough = [f"{LARGE_CLASS} {1 - private[1]:.0%} of the rows: that class for all is as good"]
         enough *= lost > _NOTED_LOSS
         text = (
-            f"of equally large classes {percent(ours[1])} are wrong (without privacy "
+            f"of equally large classes {percent(private[1])} are wrong (without privacy "
             f"{percent(wrong)}; one class for all {percent(constant)})"
         )
         if not self.logistic:
-            return _warned(text, (self.about, *enough), lost)
-        excess = ours[0] - bayes_loss
+            return _prediction_lines(text, (self.about, *enough), lost)
+        excess = private[0] - bayes_loss
         losses = (
             f"excess log loss {excess:.3g}; the same without privacy {loss - bayes_loss:.3g}; a "
             f"constant {worst:.3g}"
         )
-        return _warned(text, (losses, self.about, *enough), excess / worst)
+        return _prediction_lines(text, (losses, self.about, *enough), excess / worst)
 
     @property
     def about(self) -> str:
@@ -324,7 +320,7 @@ class TypicalBayes(TypicalClasses):
         return directions * min(_MAX_MEAN, _CLASS_DISTANCE * TYPICAL_STD / 2 / distance)
 
     @cached_property
-    def telling(self) -> FloatArray:
+    def signal_points(self) -> FloatArray:
         """Positions in the unit cube (records, signals)."""
         spread = self.std * _normal(super().count, self.signals)
         return np.clip(0.5 + (self.means[:, None, :] + spread).reshape(-1, self.signals), 0.0, 1.0)
@@ -343,8 +339,8 @@ class TypicalBayes(TypicalClasses):
         )
 
 
-def _warned(prediction: str, about: tuple[str, ...], lost: float) -> tuple[str, ...]:
-    """Lines of a prediction that has lost so much of what a constant loses."""
+def _prediction_lines(prediction: str, about: tuple[str, ...], lost: float) -> tuple[str, ...]:
+    """Lines of a prediction, with a warning where it loses nearly what a constant does."""
     lines = (TYPICAL + prediction, *about)
     return lines if lost < _WARNED_LOSS else (*lines, WARNING)
 

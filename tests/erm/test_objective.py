@@ -195,7 +195,7 @@ def test_a_certificate_bounds_the_distance_of_any_state():
     exact, solved = exactly(RISK, features, labels, b), problem(RISK, features, labels, b)
     for size in (1e-9, 1e-4, 1.0, 50.0):
         state = exact + size * rng.normal(size=(1, 3))
-        bound = RISK.bounds.floats.certified(float(np.linalg.norm(state)),
+        bound = RISK.bounds.floats.distance(float(np.linalg.norm(state)),
                                float(np.linalg.norm(state - solved.pull(state))))  # fmt: skip
         assert np.linalg.norm(state - exact) <= bound
 
@@ -219,7 +219,7 @@ def test_a_certificate_counts_what_floats_hide_of_a_gradient():
         b = (-slopes - state / np.longdouble(RISK.weight)).astype(float)
         exact = np.linalg.norm((state + RISK.weight * (slopes + b)).astype(float))
         computed = np.linalg.norm(state - problem(RISK, features, labels, b).pull(state))
-        assert exact <= RISK.bounds.floats.certified(float(np.linalg.norm(state)), float(computed))
+        assert exact <= RISK.bounds.floats.distance(float(np.linalg.norm(state)), float(computed))
         hidden += computed < exact
     assert hidden > 20
 

@@ -14,7 +14,7 @@ from conformance import CASES, counted, everyone, largest_move
 import dbern
 from dbern.data.domain import Axis, Column, Domain, Outside, RecordSchema, Response
 from dbern.learn import black_box as boxes
-from dbern.learn.user_functions import _uniform_records, load
+from dbern.learn.user_functions import _uniform_records, load_function
 from dbern.measure import gathered
 from dbern.planning.planner import plan_files
 from dbern.privacy.public_numbers import public_stream
@@ -148,7 +148,7 @@ def test_shards_and_blocks_in_any_order_and_partition_give_the_same_integers(nam
     points = np.concatenate(
         [counters.parts[0].block_points(b) for b in range(counters.parts[0]._blocks)]
     )
-    called = load(box.function)
+    called = load_function(box.function)
     exact = called(box.rows(columns), points)
     found = np.ldexp(together.astype(float), -counters.parts[0].bits)
     np.testing.assert_allclose(found, np.clip(exact, box.low, box.high) if name == "oracle"
@@ -251,7 +251,7 @@ def test_points_of_its_own_are_what_a_function_is_asked_at(project, client, monk
         asked.append((records.shape[1], points))
         return black_boxes.wave(records, points)
 
-    monkeypatch.setattr("dbern.learn.black_box.load", lambda name: seen)
+    monkeypatch.setattr("dbern.learn.black_box.load_function", lambda name: seen)
     synopsis = dbern.release(spec).synopsis
     ((columns, points),) = asked
     assert columns == 2

@@ -1,10 +1,7 @@
 """Candidates of a search: releases of kernels that are products, or of a class of functions.
 
 *Bins* are chosen by their noise and the worst database alone, before their matrices are made:
-beside what a point mass errs by, the rest of a typical database hardly tells bins apart. Wide cells
-err more, narrow ones have more noise. Cells between are listed where the best ones of kernels in
-use are; where questions are asked, also narrower ones and those of rounded values, and on one axis
-bins of two scales.
+beside what a point mass errs by, the rest of a typical database hardly tells bins apart.
 
 *Lattice values* and *spectral coordinates* are tried at public resolutions. A kernel that takes
 more bins or lattice points than are tried is refused, with the least width that does not.
@@ -15,7 +12,6 @@ few numbers of steps.
 
 from __future__ import annotations
 
-import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -26,10 +22,9 @@ import numpy as np
 from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
-from dbern.planning.predicted import FINER
-from dbern.planning.search import FEW_AXES, LARGEST_K, Candidate, Search
+from dbern.planning.bin_grids import BinGrid, bin_grids
+from dbern.planning.search import LARGEST_K, Candidate, Search
 from dbern.reconstruct.base import Lattice, LatticeStrategy
-from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
 
 FINE_RESOLUTIONS = (2.0, 3.0, 4.0, 6.0, 8.0, 12.0)
@@ -40,95 +35,6 @@ _KINKED_RESOLUTIONS = (16.0, 24.0)  # besides: kinks are approximated slowly
 _LARGEST_KINKED_K = 500  # most steps of an axis of these: matrices beyond take seconds
 _MIN_STEPS = 2.0  # a deviation on the finest lattice: with fewer, most of a bump is missed
 _REL_TOL = 1e-9  # of a width: what is written as the least is taken, however it is rounded
-
-BIN_RESOLUTIONS = {  # cells a deviation, by degree
-    1: (2.0, 3.0, 4.0),
-    2: (0.4, 0.55, 0.65, 0.75, 0.85, 1.0, 1.15, 1.3, 1.5, 1.7, 1.95, 2.2, 2.6, 3.0, 4.0),
-    3: (0.75, 0.85, 1.0, 1.1, 1.25, 1.35, 1.5, 1.75, 2.0),
-    5: (1.25, 1.5, 2.0),
-    7: (1.25, 1.5, 1.75, 2.0, 2.5),
-}
-_RESOLUTIONS_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, 5 to 216
-_MAX_BINS_OF_RECORD = 512  # more of them is slower than a release should be
-_TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
-    *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
-    *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
-)
-_ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
-_MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one scale, and of two
-
-
-@dataclass(frozen=True)
-class BinGrid:
-    """Degree and cells of every axis; `scales` are narrow cells a wide one, parts of a record."""
-
-    degree: int
-    resolution: float
-    cells: tuple[int, ...]
-    scales: tuple[int, int] = (1, 1)
-
-    @property
-    def size(self) -> int:
-        """Number of bins."""
-        return math.prod(cells + self.degree for cells in self.cells)
-
-    def bins_for(self, lattice: Lattice) -> BinnedStrategy:
-        """Return bins without matrices, which neither values nor sensitivities depend on."""
-        times, parts = self.scales
-        bins = (AxisBins(cells, self.degree, b"", times=times, parts=parts) for cells in self.cells)
-        return BinnedStrategy(lattice, tuple(bins))
-
-
-def bin_grids(search: Search) -> list[BinGrid]:
-    """Return the grids to try, however many bins they have."""
-    kernels, grids = search.kernels, {}
-    for degree, usual in BIN_RESOLUTIONS.items():
-        resolutions = usual + (FINER.get(degree, ()) if search.questions else ())
-        if len(kernels) == FEW_AXES:
-            resolutions += _RESOLUTIONS_OF_THREE_AXES.get(degree, ())
-        if degree == 2 or (degree + 1) ** len(kernels) <= _MAX_BINS_OF_RECORD:
-            for resolution in reversed(resolutions):  # of those with the same cells the coarsest
-                grid = BinGrid(degree, resolution, tuple(_cells(kernels, resolution)))
-                grids[degree, grid.cells] = grid
-    exact = _grids_of_multiples(search) if search.questions else ()
-    one_scale = grids | {(grid.degree, grid.cells): grid for grid in exact}
-    return [*one_scale.values(), *(_grids_of_two_scales(search) if search.two_scales else ())]
-
-
-def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
-    """Yield bins of two scales of an axis, the wide ones as for the function alone, or hardly."""
-    (kernel,) = search.kernels
-    for degree, resolution, *scales in _TWO_SCALES:
-        times, parts = scales
-        cells = times * math.ceil(resolution / kernel.deviation)
-        if cells <= _MAX_NARROW_CELLS:
-            yield BinGrid(degree, resolution, (cells,), (times, parts))
-
-
-def _grids_of_multiples(search: Search) -> Iterator[BinGrid]:
-    """Yield bins of degree 1 with a node at each multiple, of some axes or of all that have them.
-
-    Masses of rows that are rounded to these have no edges. Cells end at multiples alone, or at so
-    many places between them that the kernel has as many as without a resolution.
-    """
-    choices = [(0,) if axis is None else (axis.count, 0) for axis in search.multiples]
-    for nodes in itertools.product(*choices):
-        for resolution in (*BIN_RESOLUTIONS[1], *FINER[1]) if any(nodes) else ():
-            usual = _cells(search.kernels, resolution)
-            coarse = tuple(node or cell for node, cell in zip(nodes, usual, strict=True))
-            needed = [resolution / kernel.deviation * (1 - _ROUNDING) for kernel in search.kernels]
-            fine = tuple(
-                node * math.ceil(least / node) if node else cell
-                for node, cell, least in zip(nodes, usual, needed, strict=True)
-            )
-            for cells in dict.fromkeys((coarse, fine)):
-                if max(cells) <= _MAX_CELLS:
-                    yield BinGrid(1, resolution, cells)
-
-
-def _cells(kernels: Sequence[Kernel], resolution: float) -> list[int]:
-    return [min(_MAX_CELLS, math.ceil(resolution / kernel.deviation)) for kernel in kernels]
-
 
 _MIN_DEGREE_GAIN = 0.03  # of the error: what a higher degree gains, or it is not taken
 _NEAR = 1.3  # times the least estimate without it: where a public density is looked at

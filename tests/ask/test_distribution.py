@@ -35,7 +35,7 @@ from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
-from dbern.planning.candidates import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 

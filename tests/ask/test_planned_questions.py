@@ -14,7 +14,7 @@ import dbern
 from dbern.ask.splines import AxisSplines, steps
 from dbern.errors import SpecError
 from dbern.planning import predicted as question_widths
-from dbern.planning.candidates import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
 from dbern.privacy.covariance import NoiseCovariance

@@ -17,7 +17,7 @@ from dbern.measure import record_integers
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.loops import add_rows_compiled
 from dbern.measure.record_integers import Rows
-from dbern.planning.candidates import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 

@@ -204,7 +204,7 @@ BUGS = {
 @pytest.mark.parametrize("bug", BUGS.values(), ids=BUGS)
 def test_a_planted_bug_is_found(bug, monkeypatch):
     if bug.axes > 3:  # one way of binning instead of many: the choice is not what is tested here
-        monkeypatch.setattr("dbern.planning.candidates.BIN_RESOLUTIONS", {2: (1.3,)})
+        monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})
 
     def worst():
         plan, groups = neighbors(bug.relation, bug.case, bug.axes, bug.noise, k=bug.k)

@@ -24,7 +24,7 @@ WIDTH = 0.35
 def few_candidates(request, monkeypatch):
     """One way of binning instead of many: the choice is not what is tested here."""
     if not request.node.get_closest_marker("slow"):
-        monkeypatch.setattr("dbern.planning.candidates.BIN_RESOLUTIONS", {2: (1.3,)})
+        monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})
 
 
 def spec_of(axes, noise="binned-laplace", *, n=1000, target=None, data=None, **mechanism):

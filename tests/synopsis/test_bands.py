@@ -24,7 +24,7 @@ from dbern.certify.certificate import SHRUNK_FRACTION, Certificate
 from dbern.certify.noise import Radius, noise_bound, quantile_rank, ratio_radius
 from dbern.combination.responses import Quotient
 from dbern.errors import SpecError
-from dbern.planning.candidates import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.privacy.error_law import LaplaceErrors
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
@@ -506,7 +506,7 @@ def one_scale(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_scale")
 def test_the_width_follows_the_data_and_never_the_worst_database(monkeypatch):
-    monkeypatch.setattr("dbern.planning.candidates.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
+    monkeypatch.setattr("dbern.planning.bin_grids.BIN_RESOLUTIONS", {2: (1.3,)})  # wide ones
     spec, plan = planned(1, 20_000, 0.05)
     found = {}
     for name, records in databases(1, 20_000).items():

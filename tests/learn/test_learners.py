@@ -260,7 +260,7 @@ def test_a_third_party_learner_is_found_by_its_entry_point(monkeypatch):
     point = SimpleNamespace(name="mine", module="mine", load=lambda: Mine)
     points = {"dbern.targets": [point]}
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points[group])
-    monkeypatch.setattr(targets.ALL_LEARNERS, "_loaded", {})
+    monkeypatch.setattr(targets.ALL_LEARNERS, "_others", {})
     assert targets.learner_of("mine") is Mine
     with pytest.raises(dbern.SpecError, match="mine"):
         targets.learner_of("min")

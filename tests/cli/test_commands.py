@@ -387,7 +387,7 @@ def test_a_partition_fills_name_output_and_source(project, run):
     "place",
     ["dbern.run.stages.plan_files", "dbern.run.counting.make_tasks",
      "dbern.run.publish.privatize",
-     "dbern.ledger.staging._encoded", "dbern.synopsis.writer._create_component"],
+     "dbern.ledger.staging._encode", "dbern.synopsis.writer._create_component"],
 )  # fmt: skip
 def test_the_text_of_an_unforeseen_error_is_never_printed(
     project, run, monkeypatch, place, as_json

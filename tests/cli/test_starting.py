@@ -417,7 +417,7 @@ def test_doctor_on_a_cluster(client, monkeypatch):
     monkeypatch.setattr("dbern.cli.diagnosis._spills", lambda: spilling)
     assert states(looked())["worker memory"] == "mend"
     monkeypatch.setattr(
-        "dbern.run.workers.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
+        "dbern.run.tasks.version", lambda name: f"other {os.getpid()} {time.time_ns()}"
     )
     (workers,) = (finding for finding in looked() if finding.subject == "workers")
     assert workers.state == "mend"

@@ -396,9 +396,9 @@ class Distribution(ReleasedBins):
         if (second is None) == (groups is None):
             raise SpecError("difference: write two points or regions, or one and its two groups")
         if groups is not None:
-            between = difference_of_groups(self, first, groups, target)
-            return self.ask(between, beta, population=population)
-        question = Difference.read(self, first, second, target)
+            question: Question = difference_of_groups(self, first, groups, target)
+        else:
+            question = Difference.read(self, first, second, target)
         return self.ask(question, beta, population=population)
 
     def compare(

@@ -1,18 +1,18 @@
 """Bands of quotients N / D: every m that the released numbers of both arrays do not deny.
 
-At a point let N be the numerator, D the denominator, w and u the weights of a record
-in them, ``|w| <= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is
-its error. The interval is of all m that the released numbers do not deny (Fieller 1954): one of the
-questions that `dbern.ask.interval` answers, by the same roots (`confidence_set`). Where ``N - D``
-and ``N + D`` are both within what the noise alone may make, so is half of their difference, D: it
-cannot be told from 0, there may be no rows, and there is no interval; it would be of all values
-that there may be. Where one matrix is applied to the bins of both, they err together, by
+At a point let N be the numerator, D the denominator, w and u the weights of a record in them, ``|w|
+<= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is its error. The
+interval is of all m that the released numbers do not deny (Fieller 1954): one of the questions that
+`dbern.ask.interval` answers, by the same roots (`confidence_set`). Where ``N - D`` and ``N + D``
+are both within what the noise alone may make, so is half of their difference, D: it cannot be told
+from 0, there may be no rows, and there is no interval; it would be of all values that there may be.
+Where one matrix is applied to the bins of both, they err together, by
 
 - ``X_N - m X_D``, at most q times ``hypot(s_N, m s_D)``, the root of both squared scales: q is one
   simulated quantile of the largest quotient of all y and all m (`ratio_radius`);
 - ``int (w - m u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m c^N_j)``: as ``|w - m u|``
   is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the released
-  bins, as above, for m_i = -1, 0 and 1 at once. As the size of a number that is affine in m is
+  bins (`dbern.synopsis.array_bands`), for m_i = -1, 0 and 1 at once. As the size of a number that is affine in m is
   convex, what bounds it at two of the m_i bounds it in between by interpolation.
 
 So a side of the interval is ``sum_j a_j (z^N_j - m z^D_j) -+ sum_j e_j (z^D_j - m z^N_j)``. With P

@@ -10,10 +10,11 @@ Where one matrix is applied to the bins of both, they err together, by
 
 - ``X_N - m X_D``, at most q times ``hypot(s_N, m s_D)``, the root of both squared scales: q is one
   simulated quantile of the largest quotient of all y and all m (`ratio_radius`);
-- ``int (w - m u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m c^N_j)``: as ``|w - m u|``
-  is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the released
-  bins (`dbern.synopsis.array_bands`), for m_i = -1, 0 and 1 at once. As the size of a number that is affine in m is
-  convex, what bounds it at two of the m_i bounds it in between by interpolation.
+- ``int (w - m u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m c^N_j)``: as ``|w - m
+  u|`` is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the
+  released bins (`dbern.synopsis.array_bands`), for m_i = -1, 0 and 1 at once. As the size of a
+  number that is affine in m is convex, what bounds it at two of the m_i bounds it in between by
+  interpolation.
 
 So a side of the interval is ``sum_j a_j (z^N_j - m z^D_j) -+ sum_j e_j (z^D_j - m z^N_j)``. With P
 = (D + N) / 2, Q = (D - N) / 2 and mu = (1 + m) / 2 that is ``2 sum_j ((1 - mu) (a -+ e)_j P_j - mu

@@ -27,7 +27,7 @@ _COLUMNS = ("question", "region", "group", "quantile", "place", *_VALUES)
 
 
 class _AskCommand(click.Command):
-    """Command with an option for each question, which is imported when it is asked."""
+    """Command with an option for each question; a question's module is imported at its use."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the synopsis, then the questions, then all other options."""
@@ -102,7 +102,7 @@ def ask(
     queries = [
         query
         for option in question_options.OPTIONS
-        for text in _texts(texts[option.name])
+        for text in _option_texts(texts[option.name])
         for query in load_question(option).from_text(text, distribution, options)
     ]
     if not queries:
@@ -112,29 +112,29 @@ def ask(
         raise click.UsageError("--with: is the other release of --compare. Write both, or neither")
     probability = read_beta(beta)
     with distribution.confidence(beta) as simultaneous:
-        answers = itertools.chain.from_iterable(
+        iterator = itertools.chain.from_iterable(
             query(simultaneous, probability / len(queries)) for query in queries
         )
         if as_csv:
-            _print(answers)
+            _print_csv(iterator)
             return None
-        shown = list(answers)
-    if as_json:  # tables of answers take all of pandas to import
-        return {"beta": beta, "questions": [_content(answer) for answer in shown]}, ""
-    lines = _lines(shown, f"{float(100 * (1 - probability)):.6g} % sure", details=details)
-    if "@" in synopsis.url and "@" not in synopsis_path:  # of a stream, the latest total
+        answers = list(iterator)
+    if as_json:  # its tables import pandas
+        return {"beta": beta, "questions": [_content(answer) for answer in answers]}, ""
+    lines = _lines(answers, f"{float(100 * (1 - probability)):.6g} % sure", details=details)
+    if "@" in synopsis.url and "@" not in synopsis_path:  # a stream's latest total
         lines = [f"nights {synopsis.url.rpartition('@')[2].replace('..', ' to ')}:", *lines]
     return {}, "\n".join(lines)
 
 
 def _lines(answers: Sequence[Answer], confidence: str, *, details: bool) -> list[str]:
-    """Write answers, of several how sure all of them are, and where to read why they are wide."""
+    """Write answers, then the joint confidence of several, and where to read why they are wide."""
     from dbern.ask.answer import CELLS
 
     several, lines = len(answers) > 1, list[str]()
     for answer in answers:
         lines.append(answer.text(confidence=not several))
-        rows = answer.note.rpartition("; ")[2]  # of two releases how many rows had a value
+        rows = answer.note.rpartition("; ")[2]  # a comparison's count of rows with a value
         note = answer.note if details else rows * rows.endswith("had a value")
         lines += [f"  {note}"] if note else []
     closing = [f"All {len(answers)} hold at once, {confidence}."] * several
@@ -143,7 +143,7 @@ def _lines(answers: Sequence[Answer], confidence: str, *, details: bool) -> list
     return [*lines, " ".join(closing)] if closing else lines
 
 
-def _texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:
+def _option_texts(value: bool | tuple[str, ...]) -> tuple[str, ...]:
     """Return what is written after each use of an option, "" after a flag."""
     return value if isinstance(value, tuple) else ("",) * value
 
@@ -153,10 +153,10 @@ def _content(answer: Answer) -> dict[str, Any]:
     return fields | {"answers": _table(answer).drop(columns="question").to_dict("records")}
 
 
-def _print(answers: Iterator[Answer]) -> None:
+def _print_csv(answers: Iterator[Answer]) -> None:
     for index, answer in enumerate(answers):
         table = _table(answer)
-        axis_columns = [name for name in table if name not in (*_COLUMNS, "point")]  # an axis's
+        axis_columns = [name for name in table if name not in (*_COLUMNS, "point")]
         table = table.rename(columns=dict.fromkeys(axis_columns, "place")).reindex(columns=_COLUMNS)
         with stdout_refusals():
             table.map(_csv_cell).to_csv(sys.stdout, index=False, header=index == 0)
@@ -164,7 +164,7 @@ def _print(answers: Iterator[Answer]) -> None:
 
 
 def _csv_cell(value: Any) -> Any:
-    """Write out what a terminal would obey, and quote what a spreadsheet would compute."""
+    """Escape characters that a terminal would obey, and quote texts that a spreadsheet computes."""
     if not isinstance(value, str):
         return value
     return ("'" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else "") + printable(value)
@@ -181,7 +181,7 @@ def _table(answer: Answer) -> pd.DataFrame:
     return table
 
 
-def _order(value: str) -> int | str:
+def _read_order(value: str) -> int | str:
     if value == "auto":
         return value
     if not re.fullmatch("0*[1-9][0-9]{0,8}", value):
@@ -208,7 +208,7 @@ def _order(value: str) -> int | str:
 @click.option(
     "--h",
     "order",
-    callback=parsed(_order),
+    callback=parsed(_read_order),
     metavar="H",
     help='Order of the operator, or "auto"; any choice is free.',
 )
@@ -257,17 +257,17 @@ def query(
         raise click.UsageError("--interval: is of values. Leave out --probabilities")
     if once and published_answers(answers):
         remove_unfinished(answers)
-        there = {"answers": answers, "already": True, "rows": None}
-        return there, f"{answers} is there already"
+        content = {"answers": answers, "already": True, "rows": None}
+        return content, f"{answers} is there already"
     synopsis = open_synopsis(synopsis_path)
     if shapes:
         synopsis = synopsis.shaped(*shapes)
     quantity: Quantity = "probability" if probabilities else "interval" if interval else "value"
     with shown_progress(quiet) as progress:
         counts = answer(synopsis, queries, answers, h=order, quantity=quantity, progress=progress)
-    done = synopsis.metadata.get("post_processing", [])
+    steps = synopsis.metadata.get("post_processing", [])
     text = f"answered {counted(counts.rows, 'row')} in {answers}"
-    text += f" ({', '.join(done)})" if done else ""
-    content = {"rows": counts.rows, "answers": answers, "already": False, "post_processing": done}
+    text += f" ({', '.join(steps)})" if steps else ""
+    content = {"rows": counts.rows, "answers": answers, "already": False, "post_processing": steps}
     content |= {"outside": counts.outside, "empty": counts.empty}
     return content, "\n".join(filter(None, [text, str(counts)]))

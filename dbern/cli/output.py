@@ -1,4 +1,4 @@
-"""Results of commands, on stdout or in a file, and lines on stderr while they run; as JSON too."""
+"""Output of commands: results on stdout or in a file, lines on stderr meanwhile; as JSON too."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
         except DbernError as error:
             if not any(code):
                 raise
-            tell(f"dbern: {error}")  # what the command itself says of its end counts more
+            tell(f"dbern: {error}")  # the command's own exit code counts more
         return code[0] if code else 0
 
     return printed
@@ -76,7 +76,7 @@ def stdout_refusals() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read it has enough, as `head` does; click ends in silence
+        raise  # the reader has enough, as `head`; click ends silently
     except OSError as error:
         raise DbernError(
             f"the result cannot be printed ({error.strerror}), and what was asked is done. "
@@ -100,36 +100,36 @@ def write_file(target: Path, content: str | bytes, option: str, mode: int | None
 
 
 def escape_unencodable() -> None:
-    """Write what the encoding of stdout or stderr lacks, such as latin-1, as ``\\u2264``."""
+    """Write characters that the encoding of stdout or stderr lacks as ``\\u2264``."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def close_quietly() -> None:
-    """Drop what a full disk or a reader that has gone refused, so that the exit code stays.
+    """Drop output that a full disk or a closed pipe refused, so that the exit code stays.
 
-    What is left in a buffer is tried again as the interpreter ends, which then ends with 120.
+    Otherwise the interpreter writes its buffers again as it ends, fails, and exits with 120.
     """
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # none: it was closed before
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None where it was closed before
         try:
             stream.flush()
         except OSError:
             with suppress(OSError), Path(os.devnull).open("wb") as nowhere:
-                os.dup2(nowhere.fileno(), stream.fileno())  # of a file; a caller's stream has none
+                os.dup2(nowhere.fileno(), stream.fileno())  # a caller's stream has no number
 
 
 def tell(text: str) -> None:
-    """Print a line on stderr; one that a closed terminal or a full disk refuses stops nothing."""
+    """Print a line on stderr; ignore a closed terminal or a full disk."""
     with suppress(OSError):
         click.echo(printable(text, keep="\n\t"), err=True)
 
 
 class JsonLines(logging.Handler):
-    """Prints what is logged; lines before a release has an id hold null for it.
+    """Handler that prints log records as JSON; `release_id` is null until a release has one.
 
-    Of other libraries only warnings are printed, and of these the text before values are filled
-    in: what they quote is not ours to vouch for.
+    Records of other libraries are printed from warnings on, as their text before values are filled
+    in: the values may be private.
     """
 
     _installed: JsonLines | None = None
@@ -144,14 +144,14 @@ class JsonLines(logging.Handler):
         return cls._installed
 
     def install(self, *, here: bool) -> None:
-        """Log here until `remove`, a cluster's client too if the release is not `here`."""
+        """Log to this handler until `remove`; the cluster's client too, if not `here`."""
         from dbern.run.journal import logged_by
 
         logged_by(self, here=here)
         JsonLines._installed = self
 
     def remove(self) -> None:
-        """Stop logging here."""
+        """Stop logging to this handler."""
         logging.root.removeHandler(self)
         JsonLines._installed = None
 
@@ -192,7 +192,7 @@ def imports_noted(*, silent: bool) -> Iterator[None]:
 def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> Iterator[Progress]:
     """Show a progress bar on a terminal, elsewhere a line every few seconds, or JSON lines."""
     if lines == "json":
-        JsonLines(quiet=quiet).install(here=here)  # removed when a failure, too, was printed
+        JsonLines(quiet=quiet).install(here=here)  # main removes it after it prints a failure
         yield silent
     elif quiet:
         yield silent
@@ -209,8 +209,8 @@ def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> I
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        drawn = Console(file=cast(IO[str], _Vanishing(sys.stderr)))
-        with Bars(*columns, console=drawn) as bars:
+        console = Console(file=cast(IO[str], _ClosableTerminal(sys.stderr)))
+        with Bars(*columns, console=console) as bars:
             tasks: dict[str, Any] = {}
 
             def update(stage: str, done: int, total: int) -> None:
@@ -221,8 +221,8 @@ def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> I
             yield update
 
 
-class _Vanishing:
-    """A terminal that may be closed under way: what is drawn then is lost, and stops nothing."""
+class _ClosableTerminal:
+    """A terminal that may be closed during the command: later drawings are lost, no error."""
 
     def __init__(self, terminal: IO[str]) -> None:
         self._terminal = terminal
@@ -246,7 +246,7 @@ def _plain_lines() -> Progress:
     def update(stage: str, done: int, total: int) -> None:
         nonlocal last
         now = time.monotonic()
-        waits = done == 0  # for someone else, and nobody knows how long
+        waits = done == 0  # a wait of unknown length
         if waits or (done >= total and now - started > 1) or now - last > _LINE_SECONDS:
             last = now
             tell(f"{stage}: {done} of {total}")

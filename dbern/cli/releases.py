@@ -1,10 +1,9 @@
-"""``dbern plan``, ``dbern release`` and ``dbern catch-up``.
+"""``dbern plan``, ``dbern release`` and ``dbern catch-up``, which releases all partitions due.
 
-``dbern catch-up`` is the command of a timer, of a CronJob and of a person after an outage.
-
-It runs ``dbern release SPEC --partition P`` for the last few complete partitions, the oldest first.
-Those that are published already cost nothing, one that was interrupted goes on, and two of these at
-once spend once: all that is the release's doing, and nothing is remembered here.
+``dbern catch-up`` is for a timer, a CronJob and a person after an outage. It runs ``dbern release
+SPEC --partition P`` for the last few complete partitions, the oldest first, and stores nothing:
+a release by itself costs nothing if published, goes on if interrupted, and is charged once if two
+commands run at the same time.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
 
 
 DAYS: Final = {"day": 1, "week": 7}
-"""How long each kind of partition is."""
+"""Days of each kind of partition."""
 MOST_PARTITIONS: Final = 3660
-"""The most that are looked back on: ten years of days, as long as the longest stream."""
+"""Most partitions to look back: ten years of days, as long as the longest stream."""
 BUDGET, ENVIRONMENT, INTERRUPTED = 3, 4, 130
 SAME_FOR_ALL = {BUDGET, ENVIRONMENT, INTERRUPTED}
 """Exit codes after which the next partition would fare no better."""
-_OF_ONE = OtherVersionError.kind
-"""Kind of an error of the environment that is one partition's trouble all the same."""
+_PARTITION_ERROR = OtherVersionError.kind
+"""Kind of error of the environment that concerns one partition alone."""
 RunJson: TypeAlias = Callable[[list[str]], tuple[int, dict[str, Any]]]
 """From a command line to its exit code and the object that it prints with ``--json``."""
 Outcome: TypeAlias = dict[str, Any]
@@ -43,6 +42,9 @@ _DATE = click.DateTime(["%Y-%m-%d"])
 _SPEC = click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
 _PARTITION = click.option(
     "--partition", metavar="P", help="Replace {partition} in the spec's name, output and source."
+)
+_SCHEDULER = click.option(
+    "--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786."
 )
 
 
@@ -66,7 +68,7 @@ def due(every: str, last: int, today: date | None = None, since: date | None = N
 
 
 @click.command("catch-up")
-@click.argument("spec_path", metavar="SPEC", type=click.Path(dir_okay=False))
+@_SPEC
 @click.option("--every", type=click.Choice(sorted(DAYS)), required=True, help="One partition.")
 @click.option(
     "--last",
@@ -78,7 +80,7 @@ def due(every: str, last: int, today: date | None = None, since: date | None = N
 )
 @click.option("--since", type=_DATE, metavar="DATE", help="Nothing before this date.")
 @click.option("--today", type=_DATE, metavar="DATE", help="Instead of today's, in UTC.")
-@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786.")
+@_SCHEDULER
 @common
 def catch_up(
     spec_path: str,
@@ -100,9 +102,9 @@ def catch_up(
     dates = (moment and moment.date() for moment in (today, since))
     run_json: RunJson = click.get_current_context().obj
     cluster = ["--scheduler", scheduler] if scheduler else []
-    tell = (lambda _outcome: None) if as_json else _print_outcome
+    report_outcome = (lambda _outcome: None) if as_json else _print_outcome
     partitions = due(every, last, *dates)
-    code, outcomes = _release_partitions(run_json, spec_path, partitions, cluster, tell)
+    code, outcomes = _release_partitions(run_json, spec_path, partitions, cluster, report_outcome)
     if outcomes and not as_json:
         return None, "", code  # each was printed as it came
     text = f"nothing is due: no complete {every} since {since:%Y-%m-%d}" if since else ""
@@ -114,13 +116,10 @@ def _release_partitions(
     spec: str,
     partitions: Sequence[str],
     cluster: Sequence[str],
-    tell: Callable[[Outcome], None],
+    report_outcome: Callable[[Outcome], None],
 ) -> tuple[int, list[dict[str, Any]]]:
-    """Release the partitions in turn.
+    """Release the partitions in turn, as the help of `catch_up` says.
 
-    A missing or damaged file, or another version that began it, is one partition's trouble, and the
-    others go on; one that was published of other files than there are now is none. A refused
-    budget, an environment that will not do or Ctrl-C ends the round.
     Returns the exit code that ended the round, else the first that was not 0, and what
     ``dbern release --json`` printed for each partition.
     """
@@ -128,10 +127,10 @@ def _release_partitions(
     for partition in partitions:
         code, printed = run_json(["release", spec, "--partition", partition, *cluster])
         if printed.get("error") == OtherDataError.kind:
-            code = 0  # it was published, which is all that is due
+            code = 0  # it is published, and no more is due
         outcomes.append({"partition": partition, "exit_code": code, **printed})
-        tell(outcomes[-1])
-        if code in SAME_FOR_ALL and printed.get("error") != _OF_ONE:
+        report_outcome(outcomes[-1])
+        if code in SAME_FOR_ALL and printed.get("error") != _PARTITION_ERROR:
             return code, outcomes
     failed = (outcome["exit_code"] for outcome in outcomes if outcome["exit_code"])
     return next(failed, 0), outcomes
@@ -139,10 +138,10 @@ def _release_partitions(
 
 def _print_outcome(outcome: Outcome) -> None:
     with suppress(OSError):  # a reader that has gone stops no release
-        click.echo(printable(f"{outcome['partition']}: {_to_text(outcome)}", keep="\n\t"))
+        click.echo(printable(f"{outcome['partition']}: {_outcome_text(outcome)}", keep="\n\t"))
 
 
-def _to_text(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     if outcome["exit_code"]:
         message = outcome.get("message", "no more is known")
         return f"exit code {outcome['exit_code']}: {message}"
@@ -195,7 +194,7 @@ def plan(
 
     with imports_noted(silent=quiet or as_json):
         spec = ReleaseSpec.load(spec_path, partition=partition)
-        resolve_url(spec.budget.ledger, spec.base)  # refuses now what the release would refuse
+        resolve_url(spec.budget.ledger, spec.base)  # refuses what the release would
         if spec.stream is not None:
             from dbern.nights.forecast import plan_stream
 
@@ -204,11 +203,11 @@ def plan(
             stream = plan_stream(spec)
             content = stream.to_dict() | {"node": _content(stream.node)}
             night = f"{shlex.quote(spec_path)} --partition NIGHT"
-            return content, _explained(stream, night, details=details)
+            return content, _plan_text(stream, night, details=details)
         if target_error is None:
             planned = make_plan(spec)
-            rest = shlex.quote(spec_path) + (f" --partition {partition}" if partition else "")
-            return _content(planned), _explained(planned, rest, details=details)
+            arguments = shlex.quote(spec_path) + (f" --partition {partition}" if partition else "")
+            return _content(planned), _plan_text(planned, arguments, details=details)
         with shown_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
@@ -218,9 +217,9 @@ def plan(
     return content, f"{advice}\n{planned.explain(details=details)}"
 
 
-def _explained(planned: ReleasePlan | StreamPlan, rest: str, *, details: bool) -> str:
+def _plan_text(planned: ReleasePlan | StreamPlan, arguments: str, *, details: bool) -> str:
     text = planned.explain(details=details)
-    return text if details else f"{text}\nnext      dbern release {rest}{MORE}"
+    return text if details else f"{text}\nnext      dbern release {arguments}{MORE}"
 
 
 def _content(planned: ReleasePlan) -> dict[str, Any]:
@@ -234,7 +233,7 @@ def _content(planned: ReleasePlan) -> dict[str, Any]:
 @click.command()
 @_SPEC
 @_PARTITION
-@click.option("--scheduler", metavar="ADDRESS", help="Use this Dask cluster, as tls://host:8786.")
+@_SCHEDULER
 @click.option(
     "--wait-for-workers",
     type=click.FloatRange(min=0, max=86_400),
@@ -282,6 +281,6 @@ def release(
             with BudgetLedger.open(spec.ledger_url) as ledger:
                 (account,) = ledger.status(dataset)
             lines[-1] += f"; dataset {dataset} has {account.remaining} left"
-        except DbernError as refusal:  # it is published, whatever is here
+        except DbernError as refusal:  # it is published all the same
             lines.append(f"note: what dataset {dataset} has left was not read: {refusal}")
     return {"url": out.url, "name": spec.release.name, **fields}, "\n".join(lines)

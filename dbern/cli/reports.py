@@ -1,4 +1,4 @@
-"""``dbern report`` and ``change``: what others read of a release or a budget."""
+"""``dbern report`` and ``dbern change``: pages and pictures of releases and budgets."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def write_report(
         from dbern.ledger import BudgetLedger
         from dbern.report.budgets import ledger_page
 
-        with BudgetLedger.open(url, read_only=True) as opened:
-            accounts, log = opened.status(dataset), opened.log(dataset)
-            page = ledger_page(accounts, log, pending=opened.is_pending())
+        with BudgetLedger.open(url, read_only=True) as ledger:
+            accounts, log = ledger.status(dataset), ledger.log(dataset)
+            page = ledger_page(accounts, log, pending=ledger.is_pending())
         target = out or Path("budgets.html")
     else:
         from dbern.report.page import synopsis_page
         from dbern.synopsis.opening import open_synopsis
         from dbern.system import one_thread
 
-        with one_thread():  # as plans do; so the last bit of a page is the same on every machine
+        with one_thread():  # a page's last bit is the same on every machine, as a plan's
             page = synopsis_page(open_synopsis(str(synopsis_path)))
         target = out or Path(f"{Path(str(synopsis_path)).resolve().stem}.html")
     write_file(target, page, "--out")

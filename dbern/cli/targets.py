@@ -1,4 +1,4 @@
-"""``dbern target``: which functions of the data can be released."""
+"""``dbern target list``: the functions of the data that can be released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_targets() -> tuple[Any, str]:
     """Show every learner with a line of description, and its keys."""
     from dbern.targets import kinds
 
-    learners = [_described(kind) for kind in kinds()]
+    learners = [_describe_learner(kind) for kind in kinds()]
     lines = []
     for learner in learners:
         lines.append(f"{learner['kind']:<26}{learner['summary']}")
@@ -32,12 +32,12 @@ def list_targets() -> tuple[Any, str]:
     return {"targets": learners}, "\n".join(lines)
 
 
-def _described(kind: str) -> dict[str, Any]:
+def _describe_learner(kind: str) -> dict[str, Any]:
     from dbern.targets import learner_of
 
     try:
         learner = learner_of(kind)
-    except SpecError as error:  # another's package may fail in any way to import
+    except SpecError as error:  # an installed package that fails to import
         summary = str(error).partition(f'"{kind}" of ')[2]
         return {"kind": kind, "summary": summary, "keys": [], "reads": []}
     keys = [

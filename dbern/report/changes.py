@@ -1,6 +1,6 @@
-"""Where two releases of a function differ, with a band that holds everywhere at once, as a picture.
+"""The difference of two releases with its simultaneous band, and its picture.
 
-It is in colour where the band proves a difference, pale elsewhere.
+The picture is in colour where the band proves a difference, pale elsewhere.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-SHAPES = {1: 400, 2: 160}
+CELLS_PER_AXIS = {1: 400, 2: 160}
 """Cells along each axis, by the number of axes."""
-_OF_ROWS = Fraction(1, 20)
-"""Part of a side's beta for how many rows had a value."""
+_BETA_OF_ROWS = Fraction(1, 20)
+"""Part of a release's beta for the count of rows with a value."""
 _SMOOTHING = ("bandwidth", "covariance", "kernel")
 _MORE, _LESS = "#0a6b6b", "#b4531a"
 _PALE = "#f0f0ee"  # where nothing is proven: the sign of noise would look like a pattern
@@ -63,24 +63,24 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
 
     _check_alike(new, old)
     probability, domain = read_beta(beta), new.domain
-    shape, window = SHAPES[len(domain.axes)], _middles(domain)
+    shape, window = CELLS_PER_AXIS[len(domain.axes)], _middles(domain)
     sides = new, old
-    rows = [_rows_with_values(synopsis, probability / 2 * _OF_ROWS) for synopsis in sides]
+    rows = [_rows_with_values(synopsis, probability / 2 * _BETA_OF_ROWS) for synopsis in sides]
     counts = [count for count in rows if count is not None]
     divided = new.meaning == "density" and len(counts) == len(sides)
-    beta_i = probability / 2 * (1 - _OF_ROWS if divided else 1)
-    numbers = [_numbers(synopsis, shape, window, beta_i) for synopsis in sides]
+    beta_i = probability / 2 * (1 - _BETA_OF_ROWS if divided else 1)
+    bands = [_value_and_band(synopsis, shape, window, beta_i) for synopsis in sides]
     if divided:
-        numbers = list(map(_of_rows, numbers, counts, sides))
-    (here, *ends_here), (there, *ends_there) = numbers
-    parts = here - there, ends_here[0] - ends_there[1], ends_here[1] - ends_there[0]
+        bands = list(map(_divide_by_rows, bands, counts, sides))
+    (value, low, high), (old_value, old_low, old_high) = bands
+    parts = value - old_value, low - old_high, high - old_low
     change = xarray.Dataset(dict(zip(("value", "low", "high"), parts, strict=True)))
     if 0 in change.sizes.values():
         raise SpecError("change: no group is in both releases. Draw two that share one")
     for name in change.coords:
-        change[name].attrs = here[name].attrs
+        change[name].attrs = value[name].attrs
     for array in change.values():
-        array.attrs = dict(here.attrs)
+        array.attrs = dict(value.attrs)
     change.attrs = {
         "new": new.metadata["name"],
         "old": old.metadata["name"],
@@ -92,7 +92,7 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
 
 
 def _rows_with_values(synopsis: Synopsis, beta: Fraction) -> tuple[float, float, float] | None:
-    """Return how many rows of all groups had a value, and the ends; None where nothing tells."""
+    """Return the count of rows with a value, and its ends; None where no bins tell it."""
     try:
         distribution = synopsis.distribution()
     except SpecError:
@@ -104,22 +104,22 @@ def _rows_with_values(synopsis: Synopsis, beta: Fraction) -> tuple[float, float,
     return value, low, high
 
 
-def _of_rows(
-    numbers: tuple[Any, Any, Any], rows: tuple[float, float, float], synopsis: Synopsis
+def _divide_by_rows(
+    band: tuple[Any, Any, Any], rows: tuple[float, float, float], synopsis: Synopsis
 ) -> tuple[Any, Any, Any]:
-    """Return a density of all rows, and its band, as that of the rows that had a value."""
-    value, fewest, most = (part / synopsis.distribution().rows for part in rows)
+    """Turn a density of all rows, and its band, into that of the rows that had a value."""
+    share, fewest, most = (part / synopsis.distribution().rows for part in rows)
     if fewest <= 0:
         raise SpecError(
             f"change: noise hides how many rows of {synopsis.metadata['name']} had a value. "
             "Compare releases of more rows, or of a larger epsilon"
         )
-    here, low, high = numbers
+    value, low, high = band
     low = low / np.where(np.asarray(low) < 0, fewest, most)
-    return here / value, low, high / np.where(np.asarray(high) < 0, most, fewest)
+    return value / share, low, high / np.where(np.asarray(high) < 0, most, fewest)
 
 
-def _numbers(
+def _value_and_band(
     synopsis: Synopsis, shape: int, window: dict[str, tuple[float, float]], beta: Fraction
 ) -> tuple[Any, Any, Any]:
     values = synopsis.grid(shape, window=window)
@@ -129,7 +129,7 @@ def _numbers(
 
 def _middles(domain: Domain) -> dict[str, tuple[float, float]]:
     """Return the box from the middle of the first cell to that of the last."""
-    half = 0.5 / SHAPES[len(domain.axes)]
+    half = 0.5 / CELLS_PER_AXIS[len(domain.axes)]
     return {
         axis.name: (axis.low + half * axis.width, axis.high - half * axis.width)
         for axis in domain.axes
@@ -141,7 +141,7 @@ def _check_alike(new: Synopsis, old: Synopsis) -> None:
         [(axis.name, axis.low, axis.high, axis.unit, axis.categories) for axis in side.domain.axes]
         for side in (new, old)
     ]
-    if len(axes[0]) not in SHAPES or new.domain.categorical:
+    if len(axes[0]) not in CELLS_PER_AXIS or new.domain.categorical:
         raise SpecError(
             "change: is drawn of functions of one or two axes of numbers. Compare shares: dbern "
             "ask NEW --compare REGION --with OLD"
@@ -156,10 +156,10 @@ def _check_alike(new: Synopsis, old: Synopsis) -> None:
             "change: is of two densities, or of two regressions. Draw two such releases"
         )
     for key in _SMOOTHING:
-        here, there = (side.metadata["target"].get(key) for side in (new, old))
-        if here != there:
+        first, second = (side.metadata["target"].get(key) for side in (new, old))
+        if first != second:
             raise SpecError(
-                f"change: {key} is {here} here and {there} there, so that the two differ by it "
+                f"change: {key} is {first} here and {second} there, so that the two differ by it "
                 f"alone. Release both with one {key}, or compare smoothed shares: dbern ask NEW "
                 "--compare REGION --with OLD --target smoothed"
             )
@@ -191,14 +191,14 @@ def change_picture(change: xarray.Dataset, kind: str, value: str) -> bytes:
     `value` is what the values of both releases are called.
     """
     content = io.BytesIO()
-    _figure(change, value).savefig(content, format=kind, bbox_inches="tight", pad_inches=0.15)
+    _draw_figure(change, value).savefig(content, format=kind, bbox_inches="tight", pad_inches=0.15)
     return content.getvalue()
 
 
-def _figure(change: xarray.Dataset, value: str) -> Figure:
+def _draw_figure(change: xarray.Dataset, value: str) -> Figure:
     with optional_import(_HINT):
         from matplotlib.figure import Figure
-    panels = _panels(change)
+    panels = _titled_panels(change)
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     rows = -(-len(panels) // columns)
     two = change["value"].ndim - ("group" in change.dims) == 2
@@ -216,10 +216,12 @@ def _figure(change: xarray.Dataset, value: str) -> Figure:
         else:
             _draw_curve(axes, panel)
             axes.set_ylabel(fill(label, _MAX_LABEL_LETTERS))
+        axes.tick_params(colors=_MUTED, labelsize=8.5)
+        axes.spines[:].set_color(_RULE)
         _label_outer(axes, leftmost=index % columns == 0, lowest=index + columns >= len(panels))
         axes.set_title(title, fontsize=10, color=_INK, loc="left")
         axes.legend(
-            handles=_handles(panel), loc="upper center", bbox_to_anchor=(0.5, 0.0),
+            handles=_legend_handles(panel), loc="upper center", bbox_to_anchor=(0.5, 0.0),
             borderaxespad=_LEGEND_DISTANCE, ncols=3 if len(panels) == 1 else 1,
             frameon=False, fontsize=8.5, columnspacing=1.2, handlelength=1.2,
         )  # fmt: skip
@@ -241,7 +243,7 @@ def _label_outer(axes: Axes, *, leftmost: bool, lowest: bool) -> None:
 
 
 def _heading(attributes: dict[str, Any], letters: int) -> str:
-    """Return what is drawn, in lines of at most so many letters."""
+    """Return the heading, in lines of at most so many letters."""
     sentences = (
         f"{attributes['new']} less {attributes['old']}:",
         "in colour where the difference is proven, everywhere at once with probability "
@@ -253,15 +255,15 @@ def _heading(attributes: dict[str, Any], letters: int) -> str:
 
 
 def _largest_proven(change: xarray.Dataset) -> float:
-    """Return the largest size of what is in colour, or of all where nothing is."""
+    """Return the largest size of a proven difference, or of all where none is proven."""
     values, low, high = (change[name].to_numpy() for name in ("value", "low", "high"))
     proven = (low > 0) | (high < 0)
     sizes = np.abs(values[proven if proven.any() else ~np.isnan(values)])
     return float(sizes.max(initial=0.0)) or 1.0
 
 
-def _panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
-    """Return what is drawn, with its title: each group by itself."""
+def _titled_panels(change: xarray.Dataset) -> list[tuple[str, xarray.Dataset]]:
+    """Return titles and panels: one for each group."""
     if "group" not in change.dims:
         return [("", change)]
     groups = change["group"].to_numpy()[:MAX_PANELS]
@@ -278,8 +280,6 @@ def _draw_map(axes: Axes, change: xarray.Dataset, largest: float) -> None:
         if (bound < 0).any() and (bound > 0).any():
             axes.contour(first, second, bound, [0.0], colors=_INK, linewidths=0.7)
     axes.set(xlabel=_label(first), ylabel=_label(second), xlim=_edges(first), ylim=_edges(second))
-    axes.tick_params(colors=_MUTED, labelsize=8.5)
-    axes.spines[:].set_color(_RULE)
     lengths = [np.ptp(axis.to_numpy()) for axis in (first, second)]
     degree = eastward_degree(change["value"])
     alike = first.attrs.get("units") == second.attrs.get("units") and first.dtype == second.dtype
@@ -293,20 +293,17 @@ def _draw_curve(axes: Axes, change: xarray.Dataset) -> None:
     low, high = change["low"].to_numpy(), change["high"].to_numpy()
     axes.axhline(0.0, color=_MUTED, lw=0.8)
     everywhere = np.ones(len(values), np.bool_)
-    for shown, colour, alpha in (
+    for where, colour, alpha in (
         (everywhere, _MUTED, 0.2), (low > 0, _MORE, 0.45), (high < 0, _LESS, 0.45),
     ):  # fmt: skip
-        axes.fill_between(points, low, high, where=shown, color=colour, alpha=alpha, lw=0)
-        axes.plot(points, np.where(shown, values, np.nan), color=colour, lw=2.2)
+        axes.fill_between(points, low, high, where=where, color=colour, alpha=alpha, lw=0)
+        axes.plot(points, np.where(where, values, np.nan), color=colour, lw=2.2)
     bottom, top = axes.get_ylim()  # a band far wider than the curve would make it flat
     known = values[~np.isnan(values)]
     if known.size and np.ptp(known) > 0:
         reach = FAR * float(np.ptp(known))
         axes.set_ylim(max(bottom, known.min() - reach), min(top, known.max() + reach))
-    axes.set_xlabel(_label(points))
-    axes.set_xlim(*_edges(points))
-    axes.tick_params(colors=_MUTED, labelsize=8.5)
-    axes.spines[:].set_color(_RULE)
+    axes.set(xlabel=_label(points), xlim=_edges(points))
 
 
 def _draw_scale(figure: Figure, panels: list[Axes], label: str, largest: float) -> None:
@@ -326,7 +323,7 @@ def _draw_scale(figure: Figure, panels: list[Axes], label: str, largest: float) 
     write_plainly(bar.ax)
 
 
-def _handles(change: xarray.Dataset) -> list[Any]:
+def _legend_handles(change: xarray.Dataset) -> list[Any]:
     from matplotlib.patches import Patch
 
     colours = [tuple(_blend(np.array(sign), np.array(0.75))) for sign in (1.0, -1.0)]

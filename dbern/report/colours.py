@@ -17,19 +17,19 @@ INK = {
         "rule": "#333a3e", "accent": "#63c9c1", "wash": "#1f4646",
     },
 }  # fmt: skip
-"""Text colours have a contrast of at least 4.5 on paper, card and wash."""
+"""Colours by scheme and use; those of texts contrast at least 4.5 with paper, card and wash."""
 MAP = {
     "light": ("#f3f1ec", "#c9e0dc", "#7ab8b3", "#2b8383", "#0b4e54", "#052b33"),
     "dark": ("#1c2124", "#17393d", "#1d6063", "#2f9390", "#7ccdc4", "#e3f7f0"),
 }
-"""From the least value to the largest, even in lightness."""
+"""Colours of a map from its least value to its largest, in equal steps of lightness."""
 CLASSES = ("#b9ad94", "#0f9a96", "#7d80cc", "#d59a3a", "#c96f86", "#7d93a3")
 _CERTAIN_OPACITY, _DOUBTFUL_OPACITY = 0.5, 0.18
 VARIABLES = {
     "ink": "#010203", "muted": "#010204", "rule": "#010205", "accent": "#010206", "wash": "#010207",
     "paper": "#010208",
 }  # fmt: skip
-"""Colours that no picture has: each becomes a variable of the page's style."""
+"""Colours that no picture has, as placeholders: each becomes a variable of the page's style."""
 
 
 def channels(colour: str) -> FloatArray:
@@ -38,14 +38,14 @@ def channels(colour: str) -> FloatArray:
 
 
 def shade(values: FloatArray, scheme: str) -> FloatArray:
-    """Return the colours (.., 3) of values (..) from 0, the least drawn, to 1, the largest."""
+    """Return the colours (.., 3) of values (..) from 0, the least of a map, to 1, the largest."""
     stops = np.array([channels(colour) for colour in MAP[scheme]])
     positions = np.linspace(0.0, 1.0, len(stops))
     return np.stack([np.interp(values, positions, stop) for stop in stops.T], axis=-1)
 
 
 def class_colour(index: int, scheme: str, *, certain: bool = True) -> FloatArray:
-    """Return a class's tint on the scheme's paper: text in ink can be read on it."""
+    """Return a class's colour, mixed with the scheme's paper so that ink can be read on it."""
     opacity = _CERTAIN_OPACITY if certain else _DOUBTFUL_OPACITY
     paper = channels(INK[scheme]["paper"])
     return opacity * channels(CLASSES[index % len(CLASSES)]) + (1 - opacity) * paper

@@ -1,7 +1,7 @@
-"""Figures of the report's page, empty: a curve with its band, or a map and the ratios beside it.
+"""Empty figures of the report's page: a curve with its band, or a map and the ratios beside it.
 
-They are a document of the plotting library, which the page's script fills with what it draws: it
-knows the sources, the colours and the axes by their names.
+They are a document of Bokeh, which the page's script fills: it finds the sources, the colours and
+the axes by their names.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from bokeh.plotting import figure
 
 
-_ROOM = 60  # pixels, for the numbers of the vertical axis
+_LABEL_PIXELS = 60  # for the numbers of the vertical axis
 _FONT = "system-ui, sans-serif"
-_TEXTS = ("first", "second", "value", "low", "high")
-"""Columns that the page's script writes for people, of what is below the pointer."""
+_HOVER_COLUMNS = ("first", "second", "value", "low", "high")
+"""Columns of texts, which the page's script writes, about the cell below the pointer."""
 
 
 def figures_document(axes: Sequence[Axis], shows: Sequence[str], value: str) -> dict[str, Any]:
-    """Document of the library with one or two figures, whose identities do not vary."""
+    """Return a Bokeh document of one or two figures, whose ids are the same in every run."""
     with optional_import(REPORT_HINT):
         from bokeh.core.json_encoder import serialize_json
         from bokeh.document import Document
@@ -76,7 +76,7 @@ def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
         border_fill_color=None,
         outline_line_color=None,
         min_border=4,
-        min_border_left=_ROOM,
+        min_border_left=_LABEL_PIXELS,
         lod_threshold=None,
     )
     plot.toolbar.logo = None
@@ -107,13 +107,13 @@ def _figure(name: str, axes: Sequence[Axis | None], dimensions: str) -> figure:
     return plot
 
 
-def _hover(axes: Sequence[Axis], value: str, **how: Any) -> Model:
+def _hover(axes: Sequence[Axis], value: str, **options: Any) -> Model:
     from bokeh.models import HoverTool
 
     names = [label(axis) for axis in axes]
-    columns = [*_TEXTS[: len(axes)], *_TEXTS[2:]]
+    columns = [*_HOVER_COLUMNS[: len(axes)], *_HOVER_COLUMNS[2:]]
     rows = zip([*names, value, "from", "to"], columns, strict=True)
-    return HoverTool(tooltips=[(name, f"@{column}_text") for name, column in rows], **how)
+    return HoverTool(tooltips=[(name, f"@{column}_text") for name, column in rows], **options)
 
 
 def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
@@ -133,7 +133,7 @@ def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
             dh=0.05,
             color_mapper=colours,
         )
-    columns = ("x", "value", "width", "low", "high", *(f"{name}_text" for name in _TEXTS))
+    columns = ("x", "value", "width", "low", "high", *(f"{name}_text" for name in _HOVER_COLUMNS))
     source = ColumnDataSource(name="cells", data={key: [] for key in columns})
     plot.varea("x", "low", "high", source=source, fill_color=VARIABLES["wash"])
     line = plot.line("x", "value", source=source, line_color=VARIABLES["accent"], line_width=2)
@@ -142,7 +142,7 @@ def _curve(axis: Axis, shows: Sequence[str], value: str) -> list[figure]:
     return [plot]
 
 
-def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
+def _maps(axes: Sequence[Axis], quantity: str, value_name: str) -> list[figure]:
     from bokeh.models import (
         BasicTickFormatter,
         ColorBar,
@@ -152,7 +152,7 @@ def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
     )
 
     columns = ["image", "value", "width", "low", "high", "ratio"]
-    columns += [f"{name}_text" for name in _TEXTS]
+    columns += [f"{name}_text" for name in _HOVER_COLUMNS]
     source = ColumnDataSource(name="cells", data={key: [] for key in columns})
     scales = [milliseconds_per_unit(axis) for axis in axes]
     origin = [axis.low * scale for axis, scale in zip(axes, scales, strict=True)]
@@ -165,7 +165,7 @@ def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
     mappers = (
         LinearColorMapper(name="value-colours", nan_color=unknown, **start),
         LinearColorMapper(name="ratio-colours", **start)
-        if shown == "response"
+        if quantity == "response"
         else LogColorMapper(
             name="ratio-colours", palette=["#000000"], low=1, high=100, low_color=unknown
         ),
@@ -201,5 +201,5 @@ def _maps(axes: Sequence[Axis], shown: str, value_name: str) -> list[figure]:
 
 
 def milliseconds_per_unit(axis: Axis) -> int:
-    """Factor to milliseconds on an axis of dates or times; 1 on one of numbers."""
+    """Return the factor to milliseconds of an axis of dates or times; 1 for an axis of numbers."""
     return 1000 * axis.unit.seconds if axis.unit else 1

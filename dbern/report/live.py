@@ -1,19 +1,18 @@
-"""Questions to a released function on the report's page: offline, without Python.
+"""Data of the report page's live part, which answers questions offline, without Python.
 
-A curve, a map and its band are on the page as they are drawn. A function that counts no rows is
-there by its coefficients of the Bernstein basis, whose integral is a tail of that of the next
-degree: so are its boxes told. The slices of three axes are drawn from what was released, where bins
-are shrunk also before that, by the matrices M from bins to coefficients, or to lattice values
-between which the function is linear: ``basis(y) M`` are an axis's weights of a place.
+The page holds a curve, or a map, with its band as drawn. A function that counts no rows is there by
+its Bernstein coefficients; the integral of a basis function is a tail of the next degree's basis,
+which gives the integral over a box. Slices of three axes are drawn from the released numbers, and
+from shrunk bins where there are any, by the matrices M from bins to coefficients, or to lattice
+values between which the function is linear: ``basis(y) M`` are an axis's weights at y.
 
-Where bins count rows the page has what was released and, for public places of each axis, the
-weights with which `Distribution` answers: of steps, of kernels of a few bandwidths, and of their
-integrals; of one axis, where no product needs the weights of kernels, what they tell of each place.
-A box is told by differences of two places, multiples where rows are rounded, and intervals by the
-tail of the noise's law: the same formulas as for many boxes in Python
-(`dbern.ask.interval`, and `dbern.ask.responses` for regressions
-and the shares of groups). Values are what Python answers, up to roundings; intervals are as wide,
-or a little wider. All on the page is released or public.
+Where bins count rows, the page holds the released numbers and, for public positions on each axis,
+the weights with which `Distribution` answers: of steps, of kernels of a few bandwidths, and of
+their integrals. Of one axis no product needs the kernels' weights, so it holds their sums over the
+bins. A box is a difference of two positions, multiples where rows are rounded; intervals are by the
+tail of the noise's law. These are the formulas for many boxes in Python (`dbern.ask.interval`, and
+`dbern.ask.responses` for regressions and the shares of groups). Values are Python's, up to
+roundings; intervals are as wide, or a little wider. Everything on the page is released or public.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ if TYPE_CHECKING:
 
 
 MAX_EMBEDDED = 300_000
-"""Released numbers on a page, of all groups together; of a larger release it has pictures alone."""
+"""Most released numbers on a page, of all groups; a larger release has pictures alone."""
 _BANDWIDTH_FACTORS = (1.0, 2.0, 1.4, 0.8, 3.0, 1.7, 2.5, 1.2)
-"""Bandwidths on offer, as multiples of the released one: the first ones first, where room ends."""
+"""Bandwidths on offer, as multiples of the released one, in order of priority."""
 _MAX_NUMBERS = 270_000  # for all of them, of about three bytes each
 _EXACT_BITS = 46
 """Of weights: what they lack adds less to a sum over all numbers than the ``1e-12`` of the largest,
@@ -85,7 +84,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     numbers were released.
     """
     axes, functions = synopsis.domain.axes, _functions(synopsis)
-    if not functions or left_out(synopsis):
+    if not functions or excess_numbers(synopsis):
         return None
     flat, arrays = len(axes) < 3, dict[Packed, int]()
     distribution = synopsis.distribution() if _counts_rows(functions) else None
@@ -97,7 +96,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
     shows = ("response",) if response else ("density", "share", "likeliest")[:count]
     sliced = not (flat or response)
     released, function = _function(functions, distribution, arrays, sliced=sliced)
-    counting = distribution and _counting(synopsis, distribution, released, cells, arrays)
+    counting = distribution and _counting_data(synopsis, distribution, released, cells, arrays)
     value = value_name(synopsis) if response else "density"
     across = [1, 0] if is_turned(axes) else [0, 1]  # axes drawn to the right and upward
     shown = axes if flat and len(axes) < 2 else [axes[index] for index in across]
@@ -109,7 +108,7 @@ def live(synopsis: Synopsis) -> dict[str, Any] | None:
         "counting": counting,
         "private": synopsis.metadata["target"].get("n") is None,
         "arrays": list(arrays),
-        "drawn": None if sliced else _drawn(synopsis, cells),
+        "drawn": None if sliced else _pack_band(synopsis, cells),
         "bands": _half_widths(synopsis) if sliced else [],
         "summed": 0.0 if counting else synopsis.band(synopsis.metadata["certificate"]["beta"]),
         "volume": synopsis.domain.volume,
@@ -144,19 +143,19 @@ def _function(
     *,
     sliced: bool,
 ) -> tuple[list[FloatArray], dict[str, Any]]:
-    """Return the released numbers of each group, in shares of rows or as coefficients, and facts.
+    """Return the released numbers of each group, as shares of rows or coefficients, and page data.
 
-    Where slices are drawn also what is drawn of shrunk bins, and of bins the matrices that draw it.
+    For slices the data has the shrunk bins too, and of bins the matrices that draw them.
     """
     first, bits = functions[0], _RELEASED_BITS if distribution else _COEFFICIENT_BITS
     matrices = first.strategy.matrices(first.order) if sliced or not distribution else []
-    transformed = [] if distribution else matrices
+    to_coefficients = [] if distribution else matrices
     released, unit = [array.released for array in functions], 1.0
     if distribution and distribution.response:
         released = [*_parts(distribution)[0].values]
     elif distribution:
         unit = first.component.value_unit
-    released = [_transformed(array, transformed) / unit for array in released]
+    released = [_apply_matrices(array, to_coefficients) / unit for array in released]
     shrunk = [array.shrunk if sliced and array.shrunk_distance else None for array in functions]
     return released, {
         "shape": released[0].shape,
@@ -164,7 +163,7 @@ def _function(
         "released": [pack(array, bits) for array in released],
         "linear": first.component.interpolated,
         "answered": [
-            None if array is None else pack(_transformed(array, transformed) / unit, bits)
+            None if array is None else pack(_apply_matrices(array, to_coefficients) / unit, bits)
             for array in shrunk
         ],
         "matrices": [_index_of(array, arrays) for array in matrices if distribution],
@@ -172,7 +171,7 @@ def _function(
 
 
 def _axis_ranges(axes: Sequence[Axis]) -> list[dict[str, float]]:
-    """Bounds of the axes in the units of the records, and milliseconds per unit of time axes."""
+    """Return bounds of the axes in the records' units, and milliseconds per unit of time axes."""
     return [
         {"low": axis.low, "high": axis.high, "scale": milliseconds_per_unit(axis)} for axis in axes
     ]
@@ -190,8 +189,8 @@ def _scripts() -> dict[str, str]:
     library = str(Resources(mode="inline", minified=True, components=["bokeh"]).js_raw[0])
     script = files("dbern.report").joinpath("templates/live.js").read_text(encoding="utf-8")
     digests = (hashlib.sha256(code.encode()).digest() for code in (library, script))
-    allowed = " ".join(f"'sha256-{base64.b64encode(code).decode()}'" for code in digests)
-    return {"library": library, "script": script, "digests": allowed}
+    csp_sources = " ".join(f"'sha256-{base64.b64encode(code).decode()}'" for code in digests)
+    return {"library": library, "script": script, "digests": csp_sources}
 
 
 def _ratio(axes: Sequence[Axis]) -> float:
@@ -202,15 +201,15 @@ def _ratio(axes: Sequence[Axis]) -> float:
     return ratio if alike else 0.8
 
 
-def left_out(synopsis: Synopsis) -> int:
-    """Return how many released numbers a page would have to hold, where they are too many."""
+def excess_numbers(synopsis: Synopsis) -> int:
+    """Return the count of released numbers if a page cannot hold so many, else 0."""
     arrays = [array for array in synopsis.arrays if type(array) is ReleasedArray]
     size = sum(array.strategy.layout.size for array in arrays) if _functions(synopsis) else 0
     return size if size > MAX_EMBEDDED else 0
 
 
 def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
-    """Arrays of a density whose axes factor, or the rows of one regression; none for others."""
+    """Return arrays of a density whose axes factor, or the rows of a regression; else none."""
     arrays = [array for array in synopsis.arrays if type(array) is ReleasedArray]
     if isinstance(synopsis.combination, Quotients):
         return []
@@ -230,7 +229,7 @@ def _counts_rows(functions: Sequence[ReleasedArray]) -> bool:
     return bool(functions) and are_counts
 
 
-def _transformed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+def _apply_matrices(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
     """Apply a matrix along each axis."""
     for axis, matrix in enumerate(matrices):
         values = np.moveaxis(np.tensordot(matrix, values, axes=(1, axis)), 0, axis)
@@ -238,7 +237,7 @@ def _transformed(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArr
 
 
 def _index_of(values: FloatArray, arrays: dict[Packed, int]) -> int:
-    """Index among the page's arrays, each of which is written once."""
+    """Return the index of values in the page's arrays, each of which is written once."""
     return arrays.setdefault(pack(values, _EXACT_BITS), len(arrays))
 
 
@@ -250,7 +249,7 @@ def _sides(envelope: Envelope, arrays: dict[Packed, int]) -> dict[str, int]:
 def _sums(
     envelope: Envelope, bins: Sequence[FloatArray], arrays: dict[Packed, int]
 ) -> dict[str, dict[str, Any]]:
-    """Return what weights of one axis tell of each place: all that the page makes of them."""
+    """Sum the bins by weights of one axis, at each position; with the weights' norms."""
     numbers = {}
     sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
     for name, rows in sides.items():
@@ -263,14 +262,14 @@ def _sums(
     return numbers
 
 
-def _counting(
+def _counting_data(
     synopsis: Synopsis,
     distribution: Distribution,
     bins: Sequence[FloatArray],
     cells: int,
     arrays: dict[Packed, int],
 ) -> dict[str, Any]:
-    """Weights for shares of the rows, and for functions at other bandwidths (`Distribution`)."""
+    """Return weights for shares of the rows, and for functions at other bandwidths."""
     measures, parts = distribution.measures, _parts(distribution)
     splines = measures[0].splines
     axes = synopsis.domain.axes
@@ -278,7 +277,7 @@ def _counting(
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     beta /= distribution.choices
     stops = [
-        _stop(distribution, bins, factor, edges, arrays)
+        _bandwidth_stop(distribution, bins, factor, edges, arrays)
         for factor in _factors(distribution, edges, cells)
     ]
     count = 2 * cells ** len(splines)
@@ -317,13 +316,13 @@ def _parts(distribution: Distribution | None) -> tuple[SplitMeasure, ...]:
 
 
 def _on_released(weights: Envelope, distribution: Distribution) -> Envelope:
-    """Weights of the numbers that were released, which of two levels are not the bins."""
+    """Return the weights of the released numbers, which of two scales are not the bins."""
     sides = weights.lower, weights.estimate, weights.upper
     return Envelope(*map(distribution.measures[0].on_released, sides))
 
 
 def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, Envelope]:
-    """Envelopes of what lies below a box's low end, and below its high one, as in `intervals`.
+    """Return envelopes of the rows below a box's low end, and below its high one.
 
     Rows at multiples that are ends count as inside.
     """
@@ -336,10 +335,9 @@ def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, E
 
 
 def _box_edges(axis: Axis, splines: AxisSplines) -> FloatArray:
-    """Ends on offer, as positions in the unit interval: multiples where rows are rounded.
+    """Return ends on offer, as positions in the unit interval: multiples where rows are rounded.
 
-    Else the axis's ends and round numbers between them, whole days of dates: what a reader writes
-    is mostly one, and what is answered has few digits.
+    Else the axis's ends and round numbers between them, whole days of dates, as readers write them.
     """
     multiples = splines.multiples
     numbers = (6 if multiples is None else 9) * splines.count  # of steps and of masses
@@ -366,13 +364,13 @@ def _round_step(least: float, unit: TimeUnit | None) -> float:
 
 
 def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int) -> list[float]:
-    """Bandwidths on offer: what bins resolve, as far as there is room on the page."""
+    """Return the factors of bandwidths on offer: those that bins resolve, as many as fit."""
     axes = list(zip(distribution.measures[0].splines, distribution.kernels, edges, strict=True))
     resolved = [
         factor
         for factor in _BANDWIDTH_FACTORS
         if all(
-            factor * kernel.bandwidth >= min_bandwidth(splines, _wider(kernel, factor), kernel)
+            factor * kernel.bandwidth >= min_bandwidth(splines, _widen(kernel, factor), kernel)
             for splines, kernel, _ in axes
         )
     ]
@@ -382,19 +380,19 @@ def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int
     return sorted(resolved[: max(1, _MAX_NUMBERS // sum(numbers.values()))])
 
 
-def _wider(kernel: Kernel, factor: float) -> Kernel:
+def _widen(kernel: Kernel, factor: float) -> Kernel:
     return replace(kernel, bandwidth=factor * kernel.bandwidth)
 
 
-def _stop(
+def _bandwidth_stop(
     distribution: Distribution,
     bins: Sequence[FloatArray],
     factor: float,
     edges: Sequence[FloatArray],
     arrays: dict[Packed, int],
 ) -> dict[str, Any]:
-    """One bandwidth: sides of masses from 0 to each end, and of values that are not drawn yet."""
-    kernels = [_wider(kernel, factor) for kernel in distribution.kernels]
+    """Return one bandwidth: sides of masses from 0 to each end, and of values not drawn yet."""
+    kernels = [_widen(kernel, factor) for kernel in distribution.kernels]
     axes = list(zip(distribution.measures[0].splines, kernels, edges, strict=True))
     lengths = [
         f"{kernel.bandwidth * axis.width:.3g}"
@@ -418,11 +416,11 @@ def _stop(
     }
 
 
-def _drawn(synopsis: Synopsis, cells: int) -> Packed:
-    """Values at the middles of the cells, and how far `interval` goes below and above them.
+def _pack_band(synopsis: Synopsis, cells: int) -> Packed:
+    """Pack values at the middles of cells, and the distances to both ends of `interval`.
 
-    Of shape (3, groups, cells), or with cells of more axes. Where a regression has no rows there is
-    all of its range around the middle, and above it what is below 0.
+    The shape is (3, groups, cells), or with cells of more axes. Where a regression has no rows it
+    has its whole range: the middle, half the range below, and minus that above, as a mark.
     """
     shape = [cells] * len(synopsis.domain.axes)
     points = _middles(synopsis, shape)
@@ -441,7 +439,7 @@ def _drawn(synopsis: Synopsis, cells: int) -> Packed:
 
 
 def _half_widths(synopsis: Synopsis) -> list[dict[str, Any]]:
-    """Half-widths of `interval` by group, before bins are shrunk, in cells where they vary."""
+    """Return half-widths of `interval` by group, before bins are shrunk, by cells."""
     beta = Fraction(str(synopsis.metadata["certificate"]["beta"]))
     tables = []
     for band in synopsis._bands.of_arrays(BandRequest(beta), raw=True):  # what `interval` reads
@@ -466,7 +464,7 @@ def _colours(classes: int) -> dict[str, Any]:
     styles = [(certain, index) for certain in (True, False) for index in range(classes)]
     return {
         "palettes": {scheme: [*map(to_hex, shade(steps, scheme))] for scheme in SCHEMES},
-        # Of groups that surely are the likeliest, then of those that may not be.
+        # Groups that are surely the likeliest, then those that may not be.
         "classes": {
             scheme: [
                 to_hex(class_colour(index, scheme, certain=certain)) for certain, index in styles

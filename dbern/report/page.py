@@ -1,11 +1,17 @@
-"""``dbern report``: one HTML file about a synopsis, that asks for nothing from anywhere.
+"""Page of ``dbern report``: one HTML file about a synopsis, which needs no network.
 
-Its bytes depend on the synopsis and the name of its folder alone, under given versions. A page has
-two pictures: one that stands (`dbern.report.svg`, of `pictures`), and one that answers (`live` and
-``live.js``), in the colours of `colours`. Headings, labels of tables and fixed sentences are in
-``templates/synopsis.html``, those of the live part in ``templates/live.html`` and ``live.js``;
-captions and alternative texts are here, the guarantee's words in `wording`, those of errors in
-`dbern.certify.error_summary`. Maps in notebooks are of `synopsis.drawing`.
+Its bytes depend on the synopsis and the name of its folder alone, under given versions.
+
+Where a text of the page is written:
+
+- headings, labels of tables, fixed sentences: ``templates/synopsis.html``
+- buttons, fields and answers of the live part: ``templates/live.html``, ``templates/live.js``
+- captions and alternative texts: here; names of axes and values: `pictures`
+- title of the function: `dbern.ask.labels`; texts below the pointer: `figures`
+- sentences of the guarantee: `wording`; of errors: `dbern.certify.error_summary`
+
+Where a picture is drawn: the fixed one in `svg` (data: `pictures`), the live one in ``live.js``
+(data: `live`, `figures`), both in the colours of `colours`; a notebook's in `synopsis.drawing`.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from dbern.combination.responses import Ranged, Ratio
 from dbern.data.domain import Axis, rounded_text
 from dbern.errors import optional_import, printable
 from dbern.report.colours import CLASSES, INK, MAP, SCHEMES, class_colour, to_hex
-from dbern.report.live import left_out, live
+from dbern.report.live import excess_numbers, live
 from dbern.report.pictures import (
     Panel,
     Picture,
@@ -74,15 +80,14 @@ def render(name: str, **values: Any) -> str:
     return _template(name).render(ink=INK, map=MAP, tints=tints, schemes=SCHEMES, **values)
 
 
-@cache  # to compile one takes as long as to draw a curve
+@cache  # compiling takes as long as drawing a curve
 def _template(name: str) -> Template:
-    """Return a compiled template of this package."""
     with optional_import(REPORT_HINT):
         from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     environment = Environment(
         loader=PackageLoader("dbern.report"),
         autoescape=select_autoescape(),  # of HTML
-        finalize=_shown,
+        finalize=_escape_controls,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -95,8 +100,8 @@ def _template(name: str) -> Template:
     return environment.get_template(name)
 
 
-def _shown(value: Any) -> Any:
-    """Write out what a name would make a browser or an editor do, turn text around say."""
+def _escape_controls(value: Any) -> Any:
+    """Escape characters by which a name could, say, turn the text around it."""
     plain = isinstance(value, str) and not hasattr(value, "__html__")
     return printable(value, keep="\n\t") if plain else value
 
@@ -112,8 +117,8 @@ def synopsis_page(synopsis: Synopsis) -> str:
         live=live(synopsis),
         title=metadata.get("title", metadata["name"]),
         metadata=metadata,
-        what=_what(synopsis),
-        picture=_drawn(picture, promises, synopsis) if picture else None,
+        subject=_subject(synopsis),
+        picture=_picture_content(picture, promises, synopsis) if picture else None,
         domain=[_interval(axis) for axis in synopsis.domain.axes],
         response=_response(synopsis),
         classes=_classes(metadata),
@@ -135,7 +140,7 @@ def synopsis_page(synopsis: Synopsis) -> str:
 
 
 def _queries(synopsis: Synopsis) -> dict[str, str]:
-    """Write what answers a query at the middle of the domain, in the folder of the store."""
+    """Write Python and shell code that asks the synopsis, run in the folder of the store."""
     store, axes = Path(synopsis.url).name, synopsis.domain.axes
     python = _PYTHON.format(
         store=store,
@@ -147,7 +152,9 @@ def _queries(synopsis: Synopsis) -> dict[str, str]:
     return {"python": python, "shell": _SHELL.format(store=shlex.quote(store))}
 
 
-def _drawn(picture: Picture, promises: ErrorSummary, synopsis: Synopsis) -> dict[str, Any]:
+def _picture_content(
+    picture: Picture, promises: ErrorSummary, synopsis: Synopsis
+) -> dict[str, Any]:
     return {
         "forms": draw(picture, "release"),
         "alt": _description(picture),
@@ -161,24 +168,24 @@ def _drawn(picture: Picture, promises: ErrorSummary, synopsis: Synopsis) -> dict
 
 
 def _description(picture: Picture) -> str:
-    """Describe a picture for those who do not see it."""
-    where = " and ".join(
+    """Write the alternative text of a picture."""
+    extent = " and ".join(
         f"{axis.name} from {axis.text(axis.low)} to {axis.text(axis.high)}" for axis in picture.axes
     )
-    where += f", at {picture.fixed}" if picture.fixed else ""
+    extent += f", at {picture.fixed}" if picture.fixed else ""
     if picture.kind == "regions":
         shares = []
         for panel in picture.panels:
-            of_panel = [
+            class_shares = [
                 f"{label} {percent(float((panel.values == i).mean()), 2)}"
                 for i, label in enumerate(picture.classes)
             ]
             title = f"{panel.title}: " if panel.title else ""
-            shares.append(title + ", ".join(of_panel))
-        return f"Map of the decided class over {where}. Shares of the area: {'; '.join(shares)}."
+            shares.append(title + ", ".join(class_shares))
+        return f"Map of the decided class over {extent}. Shares of the area: {'; '.join(shares)}."
     extremes = "; ".join(_extremes(picture, panel) for panel in picture.panels)
     kind = "Curve with its confidence band" if picture.kind == "curve" else "Map with contours"
-    return f"{kind} over {where}. {extremes}."
+    return f"{kind} over {extent}. {extremes}."
 
 
 def _extremes(picture: Picture, panel: Panel) -> str:
@@ -198,7 +205,7 @@ def _extremes(picture: Picture, panel: Panel) -> str:
     return (f"{panel.title}: " if panel.title else "") + ", ".join(extremes)
 
 
-def _what(synopsis: Synopsis) -> str:
+def _subject(synopsis: Synopsis) -> str:
     """Name the function and its rows: "Density of x (kernel-density), from 9 rows"."""
     metadata = synopsis.metadata
     title = function_title(synopsis.combination, synopsis.domain, metadata)
@@ -259,11 +266,9 @@ def _caption(promises: ErrorSummary, synopsis: Synopsis, picture: Picture) -> st
         caption += f" {mark}: {NO_ROWS}, or so few that the noise hides them."
     if picture.left_out:
         caption += f" The first {MAX_PANELS} panels; {picture.left_out} groups are left out."
-    if many := left_out(synopsis):
-        caption += (
-            f" {format_number(many)} numbers were released, more than a page holds: it shows a "
-        )
-        caption += "picture alone."
+    if many := excess_numbers(synopsis):
+        caption += f" {format_number(many)} numbers were released, more than a page holds: "
+        caption += "it shows a picture alone."
     if picture.fixed:
         caption += f" A slice through the middle of the axes that are not drawn: {picture.fixed}."
     if is_classifier(synopsis) and len(synopsis.domain.axes) == 3 and not picture.fixed:

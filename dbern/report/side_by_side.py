@@ -1,4 +1,4 @@
-"""A released function beside the non-private one, as PNG: for data that is not private."""
+"""Picture of a released function beside the non-private one: for data that is not private."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def draw_beside(
         axes.legend()
     else:
         scale: dict[str, Any] = {"vmin": 0, "vmax": float(private.max())}
-        for number, (values, name) in enumerate(((private, "not private"), (released, "released"))):
-            axes = figure.add_subplot(1, 2, number + 1)
+        for column, values, name in ((1, private, "not private"), (2, released, "released")):
+            axes = figure.add_subplot(1, 2, column)
             values.plot.pcolormesh(ax=axes, add_colorbar=False, **scale)
             axes.set(title=name, aspect="equal")
         figure.colorbar(axes.collections[0], ax=figure.axes, label="density", extend="both")

@@ -10,9 +10,9 @@ from questioned import databases, too_few
 from dbern.bernstein.kernels import Gaussian
 from dbern.errors import SpecError
 from dbern.report import changes as module
-from dbern.report.changes import SHAPES, change_between, change_picture
+from dbern.report.changes import CELLS_PER_AXIS, change_between, change_picture
 
-MIDDLES = {axes: (np.arange(count) + 0.5) / count for axes, count in SHAPES.items()}
+MIDDLES = {axes: (np.arange(count) + 0.5) / count for axes, count in CELLS_PER_AXIS.items()}
 
 
 def drawn_changes(axes, draws, beta):
@@ -169,12 +169,12 @@ def test_what_has_no_map_of_change_is_refused():
 
 
 def test_one_side_of_a_band_in_place_of_the_other_is_caught(monkeypatch):
-    exact = module._numbers
+    exact = module._value_and_band
 
     def planted(*arguments):
         value, low, high = exact(*arguments)
         return value, high, low
 
-    monkeypatch.setattr(module, "_numbers", planted)
+    monkeypatch.setattr(module, "_value_and_band", planted)
     ((change, known),) = drawn_changes(1, 1, "0.2")
     assert not ((change["low"].values <= known) & (known <= change["high"].values)).all()

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from projects import records
 
-from dbern.report.changes import ProvenShares, _figure, change_picture
+from dbern.report.changes import ProvenShares, _draw_figure, change_picture
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +86,7 @@ def test_long_names_fit_and_labels_are_apart():
         change[name] = np.linspace(low, high, 4)
         change[name].attrs = {"units": "degrees", "long_name": f"long_name_of_{name}"}
     change.attrs |= {"new": "airports-of-the-united-states-" + "w" * 30, "old": "o" * 60}
-    figure = _figure(change, "density per unit of long_name_of_x (degrees) and long_name_of_y")
+    figure = _draw_figure(change, "density per unit of long_name_of_x (degrees) and long_name_of_y")
     FigureCanvasAgg(figure).draw()
     heading, panel = figure._suptitle.get_window_extent(), figure.axes[0]
     assert 0 <= heading.x0 < heading.x1 <= figure.bbox.width
@@ -101,7 +101,7 @@ def test_the_lowest_panel_of_each_column_labels_the_axis(groups, labelled):
 
     change = change_of(np.full((4, 4), 0.5), np.full((4, 4), 1.5))
     names = xarray.DataArray([*"abcde"[:groups]], dims="group")
-    figure = _figure(change.expand_dims({"group": names}), "density")
+    figure = _draw_figure(change.expand_dims({"group": names}), "density")
     panels = [axes for axes in figure.axes if axes.get_title(loc="left")]
     FigureCanvasAgg(figure).draw()
     seen = [

@@ -35,7 +35,7 @@ import dbern
 import dbern.sklearn as estimators
 from dbern.data.domain import Column
 from dbern.errors import BudgetError, EnvironmentRefusedError, SpecError
-from dbern.sklearn.columns import one_column, split_columns, to_floats
+from dbern.sklearn.columns import split_columns, to_column, to_floats
 from dbern.sklearn.estimator import _warn_of_no_ledger, public_bounds
 
 pytestmark = [
@@ -707,7 +707,7 @@ def variants(column: np.ndarray, value: object) -> list[object]:
 @pytest.mark.parametrize("value", STRANGE, ids=lambda value: type(value).__name__)
 def test_a_value_that_does_not_fit_is_missing_and_tells_nothing(value, recwarn):
     for given in variants(TWENTY, value):
-        vector = one_column(given, 40)
+        vector = to_column(given, 40)
         for column in (Column("y", "classes", tuple(range(20))), Column("y", "y_bounds")):
             floats = to_floats(vector, column, "y")
             assert (np.delete(floats, 2) == np.delete(TWENTY, 2)).all()
@@ -987,12 +987,12 @@ def test_every_type_of_text_and_decimal_is_read():
         pa.array(texts).dictionary_encode(), pd.Series(texts, dtype="category"),
     ):  # fmt: skip
         frame = pd.DataFrame({"cut": given}) if hasattr(given, "iloc") else pa.table({"cut": given})
-        for values in (one_column(given, 4), split_columns(frame)[1][0]):
+        for values in (to_column(given, 4), split_columns(frame)[1][0]):
             np.testing.assert_array_equal(to_floats(values, column, "X"), [0, 1, 0, np.nan])
     for given in (of_arrow(tenths), pl.Series([Decimal("0.1"), None]), tenths):
-        values = to_floats(one_column(given, 2), Column("y", "y_bounds"), "y")
+        values = to_floats(to_column(given, 2), Column("y", "y_bounds"), "y")
         np.testing.assert_array_equal(values, [0.1, np.nan])
-    nothing = one_column(pl.Series([None, None]), 2)
+    nothing = to_column(pl.Series([None, None]), 2)
     assert np.isnan(to_floats(nothing, Column("y", "y_bounds"), "y")).all()
 
 
@@ -1003,4 +1003,4 @@ def test_a_missing_label_does_not_change_the_type_that_is_checked():
         whole = (pd.Series(values, dtype="Int64"), pl.Series(values), pa.array(values))
         for given in (*whole, pd.Series(values, dtype="boolean"), pl.Series(values) == 1):
             with pytest.raises(SpecError, match=r"^y: is of type .*, and the listed values are te"):
-                to_floats(one_column(given, 3), column, "y")
+                to_floats(to_column(given, 3), column, "y")

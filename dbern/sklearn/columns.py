@@ -2,9 +2,9 @@
 
 `fit` runs in the caller's program, where an error or a warning is an answer that nobody charged
 for. scikit-learn's own checks count labels, and refuse a value with its text. Here types and shapes
-alone are checked, which are public as bounds are: dtypes of arrays and of a frame's columns, and of
-lists, which have none, the shape that most of their entries have. A value that is no number, or
-none of those that are listed, is a missing one.
+alone are checked, which are public as bounds are: dtypes of arrays and of a frame's columns, and
+the shape of most entries of a list, which has no dtype. A value that is no number, or is not
+listed, is missing.
 """
 
 from __future__ import annotations
@@ -63,23 +63,23 @@ def split_columns(table: Any) -> tuple[Any, list[Any]]:
             f"X: has shape {shape}, not rows and columns. Reshape your data with "
             "X.reshape(-1, 1) if it is of one column, or X.reshape(1, -1) if of one row"
         )
-    for count, what in zip(shape, ("sample", "feature"), strict=True):
+    for count, noun in zip(shape, ("sample", "feature"), strict=True):
         if count < 1:
             raise InputError(
-                f"X: {count} {what}(s) (shape={shape}) while a minimum of 1 is required."
+                f"X: {count} {noun}(s) (shape={shape}) while a minimum of 1 is required."
             )
     return table, columns
 
 
-def one_column(y: Any, rows: int) -> Any:
+def to_column(y: Any, rows: int) -> Any:
     """Return y as one column of as many rows as X."""
     if y is None:
         raise InputError("y: requires y to be passed, but the target y is None")
     series = hasattr(y, "iloc")
-    streamed = hasattr(y, "__arrow_c_stream__") and len(getattr(y, "shape", (0,))) == 1
+    from_arrow = hasattr(y, "__arrow_c_stream__") and len(getattr(y, "shape", (0,))) == 1
     if isinstance(y, pa.Array):
         column = _plain_column([y])
-    elif streamed and not series:
+    elif from_arrow and not series:
         column = _plain_column(y)
     else:
         column = _column_of_pandas(y) if series and y.ndim == 1 else _to_array(y, "y")
@@ -102,7 +102,7 @@ def one_column(y: Any, rows: int) -> Any:
 
 
 def _plain_column(column: Any) -> pa.ChunkedArray:
-    """Values row by row, not in a dictionary or as views, among which Arrow finds none."""
+    """Return values row by row, not in a dictionary or as views, which Arrow cannot search."""
     chunks = [plain_layout(chunk) for chunk in pa.chunked_array(column).chunks]
     return pa.chunked_array(chunks) if chunks else column
 
@@ -111,10 +111,10 @@ def _column_of_pandas(series: Any) -> Any:
     return _plain_column(series) if hasattr(series.dtype, "pyarrow_dtype") else series
 
 
-def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
+def _to_array(values: Any, name: str) -> np.ndarray[Any, Any]:
     if issparse(values):
         raise InputError(
-            f"{what}: sparse data was passed, but dense data is required. Use {what}.toarray()"
+            f"{name}: sparse data was passed, but dense data is required. Use {name}.toarray()"
         )
     if isinstance(values, list | tuple):
         return _from_list(values)
@@ -124,7 +124,7 @@ def _to_array(values: Any, what: str) -> np.ndarray[Any, Any]:
 
 
 def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """List as objects, in the shape that most entries have; the others are missing."""
+    """Return objects in the shape that most entries have; the other entries are missing."""
     rows = [isinstance(v, list | tuple) or getattr(v, "ndim", 0) == 1 for v in values]
     lengths = [len(v) if is_row else None for v, is_row in zip(values, rows, strict=True)]
     width = Counter(lengths).most_common(1)[0][0] if lengths else None
@@ -137,71 +137,69 @@ def _from_list(values: Sequence[Any]) -> np.ndarray[Any, Any]:
     return table
 
 
-def to_floats(values: Any, column: Column, what: str) -> FloatArray:
+def to_floats(values: Any, column: Column, name: str) -> FloatArray:
     """Return numbers (n,), or positions in the column's list; NaN for everything else.
 
-    Raises InputError for a type that has none of them, which it names.
+    Raises InputError for any other type, which it names.
     """
     if column.unit is not None:
-        return _times_to_floats(values, column, what)
+        return _times_to_floats(values, column, column.unit, name)
     if isinstance(values, pa.ChunkedArray):
-        return _arrow_to_floats(values, column, what)
+        return _arrow_to_floats(values, column, name)
     dtype = values.dtype
     if str(dtype) == "category":
         dtype = dtype.categories.dtype
     text = dtype.kind in "UT" or str(dtype).startswith(("str", "string", "large_string"))
     if dtype.kind == "c":
-        raise InputError(f"{what}: Complex data not supported. Write two columns")
+        raise InputError(f"{name}: Complex data not supported. Write two columns")
     if column.categories:
         if str(dtype) != "object":
-            _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf")
+            _check_type(dtype, column, name, text=text, numbers=dtype.kind in "biuf")
         return _positions(values.tolist(), column)
     if str(dtype) == "object":
         return np.array([_number(value) for value in values.tolist()])
-    _check_type(dtype, column, what, text=text, numbers=dtype.kind in "biuf" and not text)
+    _check_type(dtype, column, name, text=text, numbers=dtype.kind in "biuf" and not text)
     with np.errstate(all="ignore"):
         if hasattr(values, "iloc"):
             return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
         return np.asarray(values.astype(np.float64))
 
 
-def _arrow_to_floats(values: pa.ChunkedArray, column: Column, what: str) -> FloatArray:
+def _arrow_to_floats(values: pa.ChunkedArray, column: Column, name: str) -> FloatArray:
     if pa.types.is_null(values.type):  # as where polars sees no value at all
         return np.full(len(values), np.nan)
     text, numbers = is_text(values.type), is_number(values.type)
-    _check_type(values.type, column, what, text=text, numbers=numbers)
+    _check_type(values.type, column, name, text=text, numbers=numbers)
     if column.categories and numbers:
         return _positions(values.to_pylist(), column)
     return np.concatenate([np.empty(0), *(as_floats(chunk, column) for chunk in values.chunks)])
 
 
-def _check_type(dtype: Any, column: Column, what: str, *, text: bool, numbers: bool) -> None:
+def _check_type(dtype: Any, column: Column, name: str, *, text: bool, numbers: bool) -> None:
     if not column.categories:
-        fits, listed = numbers, ""
+        fits, noun = numbers, ""
     elif isinstance(column.categories[0], str):
-        fits, listed = text, "texts"
+        fits, noun = text, "texts"
     elif isinstance(column.categories[0], bool):
-        fits, listed = str(dtype).startswith("bool"), "booleans"
+        fits, noun = str(dtype).startswith("bool"), "booleans"
     else:  # of which False and True are 0 and 1
         truths = str(dtype).startswith("bool")
-        fits, listed = numbers and (not truths or {0, 1} <= set(column.categories)), "integers"
+        fits, noun = numbers and (not truths or {0, 1} <= set(column.categories)), "integers"
     if fits:
         return
-    if listed:
+    if noun:
         raise InputError(
-            f"{what}: is of type {dtype}, and the listed values are {listed}. Write both alike"
+            f"{name}: is of type {dtype}, and the listed values are {noun}. Write both alike"
         )
-    mend = "Convert it to numbers, or list its values"
+    advice = "Convert it to numbers, or list its values"
     if "date" in str(dtype) or "timestamp" in str(dtype):
-        mend = "Write two dates, or two times, as its bounds"
-    raise InputError(f"{what}: is of type {dtype}. {mend}")
+        advice = "Write two dates, or two times, as its bounds"
+    raise InputError(f"{name}: is of type {dtype}. {advice}")
 
 
-def _times_to_floats(values: Any, column: Column, what: str) -> FloatArray:
-    """Dates and times in the unit of the column's bounds; NaN for everything else."""
-    kind, unit = getattr(values, "type", None) or values.dtype, column.unit
-    if unit is None:
-        raise TypeError("times without a unit")
+def _times_to_floats(values: Any, column: Column, unit: TimeUnit, name: str) -> FloatArray:
+    """Return dates and times in the unit of the column's bounds; NaN for everything else."""
+    kind = getattr(values, "type", None) or values.dtype
     if str(kind) in ("object", "null"):
         return np.array([_moment(value, unit) for value in values.tolist()])
     if not isinstance(values, pa.ChunkedArray) and kind.kind == "M":
@@ -210,7 +208,7 @@ def _times_to_floats(values: Any, column: Column, what: str) -> FloatArray:
         values = pa.chunked_array([pa.array(values)])
     if not isinstance(values, pa.ChunkedArray) or not is_time(values.type):
         raise InputError(
-            f"{what}: is of type {kind}, and its bounds are dates or times. Convert it, such as "
+            f"{name}: is of type {kind}, and its bounds are dates or times. Convert it, such as "
             "with pandas.to_datetime"
         )
     return np.concatenate([np.empty(0), *(as_floats(chunk, column) for chunk in values.chunks)])

@@ -1,8 +1,8 @@
 """Base of the estimators: parameters, columns, and the release that is a fit.
 
-Bounds are public, as a user writes them and as a spec does. Parameters that both we and
-scikit-learn have mean what they do there (`C`, `alpha`, `kernel`, `bandwidth`, ..), of columns that
-their bounds map to [0, 1]; a name that ours have not is refused, told why.
+Bounds are public, as in a spec. Parameters with a name of scikit-learn's (`C`, `alpha`, `kernel`,
+`bandwidth`, ..) mean what they do there, of columns that their bounds map to [0, 1]; other
+parameters of scikit-learn are refused with a reason.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _REASONS = {
     "verbose": "what a fit says is in warnings and errors",
     "warm_start": "a release begins with its records, not with another release",
 }
-_ELSEWHERE = {
+_ESTIMATOR_REASONS = {
     ("GaussianNB", "alpha"): "a count has noise, and none of its own is added",
     ("LogisticRegression", "alpha"): "write C: it is 1 / alpha here as in scikit-learn",
     ("LogisticRegression", "fit_intercept"): "write constant=0 for a function without intercept",
@@ -153,9 +153,8 @@ def _bounds_of_column(bounds: Any) -> list[Any] | dict[str, list[Any]]:
 def _number_or_date(end: Any) -> float | date | datetime:
     if not isinstance(end, np.datetime64):
         return float(end)
-    moment = end.astype(
-        "datetime64[D]" if end.dtype == "datetime64[D]" else "datetime64[us]"
-    ).item()
+    unit = "D" if end.dtype == "datetime64[D]" else "us"
+    moment = end.astype(f"datetime64[{unit}]").item()
     if not isinstance(moment, date):  # not a time, or of a year that no calendar of Python has
         raise TypeError(end)
     return moment
@@ -178,10 +177,10 @@ def listed_values(values: Any) -> list[Any]:
 
 
 def reason_against(estimator: str, names: Iterable[str]) -> str:
-    """Say why the first of these names that is known is no parameter of an estimator; else ""."""
+    """Return why the first name with a reason is no parameter of an estimator; else ""."""
     for name in names:
-        if (estimator, name) in _ELSEWHERE:
-            return f"{name}: {_ELSEWHERE[estimator, name]}"
+        if (estimator, name) in _ESTIMATOR_REASONS:
+            return f"{name}: {_ESTIMATOR_REASONS[estimator, name]}"
         if name in _REASONS:
             return f"{name}: {_REASONS[name]}. Leave it out"
     return ""
@@ -189,14 +188,14 @@ def reason_against(estimator: str, names: Iterable[str]) -> str:
 
 @contextmanager
 def _abandon_on_failure(ledger: str, dataset: str, name: str) -> Iterator[None]:
-    """Abandon the release of a fit that fails: nobody knows its name to go on with it."""
-    with BudgetLedger.open(ledger) as opened:
+    """Abandon the release of a fit that fails: nobody knows its name to continue it."""
+    with BudgetLedger.open(ledger) as budgets:
         try:
             yield
         except BaseException:
-            reservation = opened.find(dataset, name)
+            reservation = budgets.find(dataset, name)
             if reservation is not None and reservation.state in LIVE:
-                abandon(opened, dataset, name)
+                abandon(budgets, dataset, name)
             raise
 
 
@@ -244,7 +243,7 @@ class ReleasingEstimator(BaseEstimator):
     mechanism: Mapping[str, Any] | None = None
 
     def __new__(cls, *_: Any, **parameters: Any) -> Self:
-        """Refuse a parameter of scikit-learn's that an estimator has not, in a sentence."""
+        """Refuse a parameter of scikit-learn that the estimator does not have, with a reason."""
         others = parameters.keys() - {parameter.name for parameter in fields(cls)}
         if reason := reason_against(cls.__name__, sorted(others)):
             raise SpecError(reason)
@@ -256,14 +255,14 @@ class ReleasingEstimator(BaseEstimator):
         return tags
 
     def _columns(self, X: Any) -> dict[str, Any]:  # noqa: N803 -- scikit-learn's name
-        """Columns of X to be fitted, by name; of their values nothing is asked."""
+        """Return the columns of X to fit, by name; their values are not checked."""
         table, columns = split_columns(X)
         validate_data(self, table, skip_check_array=True)  # of names and how many there are
         names = getattr(self, "feature_names_in_", map("x{}".format, range(len(columns))))
         return dict(zip(names, columns, strict=True))
 
     def _points(self, X: Any) -> FloatArray:  # noqa: N803
-        """Points (m, l) to ask at, of a list positions in it; NaN for every missing value."""
+        """Return points (m, l) to ask at, a listed value as its position; NaN if missing."""
         check_is_fitted(self)
         table, columns = split_columns(X)
         validate_data(self, table, skip_check_array=True, reset=False)
@@ -277,14 +276,14 @@ class ReleasingEstimator(BaseEstimator):
         """Answer rows (m, ..) at the nearest points; NaN where a value is missing."""
         points = self._points(X)
         complete = ~np.isnan(points).any(axis=1)
-        known = points[complete] if complete.any() else self._box[:1]  # of which the shape is asked
-        answered = np.asarray(answer(self._nearest(known)))
-        answers = np.full((len(points), *answered.shape[1:]), np.nan)
-        answers[complete] = answered[: np.count_nonzero(complete)]
+        asked_points = points[complete] if complete.any() else self._box[:1]  # for the shape
+        values = np.asarray(answer(self._nearest(asked_points)))
+        answers = np.full((len(points), *values.shape[1:]), np.nan)
+        answers[complete] = values[: np.count_nonzero(complete)]
         return answers
 
     def _nearest(self, points: FloatArray) -> Any:
-        """Nearest points within the bounds, in the form that a synopsis takes."""
+        """Return the nearest points within the bounds, in the form that a synopsis takes."""
         points, domain = np.clip(points, *self._box), self.synopsis_.domain
         if not domain.categorical:
             return points
@@ -361,15 +360,15 @@ class ReleasingEstimator(BaseEstimator):
                 intervals = [pair for pair in bounds.values() if "values" not in pair]
                 ends = [bounds_of(pair, "bounds")[:2] for pair in intervals]
                 widths = [_PROPOSED_FRACTION * (high - low) for low, high in ends]
-                proposed = [float(f"{width:.2g}") for width in widths]
+                proposal = [float(f"{width:.2g}") for width in widths]
                 problem = text.partition(". Write")[0]
                 text = (
-                    f"{problem}. Write {self.per_axis}={proposed}, in the units of each column of X"
+                    f"{problem}. Write {self.per_axis}={proposal}, in the units of each column of X"
                 )
             raise SpecError(text) from None
 
     def _in_own_words(self, text: str, rows: int) -> str:
-        """A message about a spec of so many rows in the words of this estimator's parameters."""
+        """Rewrite a message about a spec of so many rows with this estimator's parameters."""
         text = re.sub(r"\bdata\.bounds\.([^:\s]+?)(?:\.values)?(?=:)", r'bounds["\1"]', text)
         text = text.replace(f'"{self.learner.kind}"', type(self).__name__)
         for key, parameter in _PARAMETERS.items():
@@ -395,10 +394,8 @@ class ReleasingEstimator(BaseEstimator):
         target = {key: np.asarray(getattr(self, key)).tolist() for key in keys}
         if np.ndim(target.get(self.per_axis, ())) == 0 and target[self.per_axis] != "auto":
             target[self.per_axis] = [target[self.per_axis]] * axes
-        if isinstance(
-            target.get("C"), int | float
-        ):  # scikit-learn's is of a sum, a spec's of a mean
-            target["C"] *= rows
+        if isinstance(target.get("C"), int | float):
+            target["C"] *= rows  # scikit-learn's is of a sum, a spec's of a mean
         return {"kind": self.learner.kind, **target}
 
     @contextmanager
@@ -408,7 +405,11 @@ class ReleasingEstimator(BaseEstimator):
             if self.ledger is None:
                 _warn_of_no_ledger()
                 free_ledger = file_url(Path(folder, "ledger.db"))
-                yield _granted(free_ledger, **self._charge), _FREE_DATASET, output
+                charge = Budget.parse(**self._charge)
+                BudgetLedger.create(free_ledger)
+                with BudgetLedger.open(free_ledger) as budgets:
+                    budgets.grant(_FREE_DATASET, charge)
+                yield free_ledger, _FREE_DATASET, output
             elif self.dataset is None:
                 raise SpecError(
                     'dataset: is missing. Write dataset="rides", the name of the account that pays '
@@ -416,11 +417,3 @@ class ReleasingEstimator(BaseEstimator):
                 )
             else:
                 yield resolve_url(self.ledger, Path.cwd()), self.dataset, output
-
-
-def _granted(ledger: str, epsilon: str, delta: str) -> str:
-    charge = Budget.parse(epsilon, delta)
-    BudgetLedger.create(ledger)
-    with BudgetLedger.open(ledger) as opened:
-        opened.grant(_FREE_DATASET, charge)
-    return ledger

@@ -15,7 +15,7 @@ from sklearn.metrics import r2_score
 from dbern import targets
 from dbern.data.domain import Column
 from dbern.errors import SpecError
-from dbern.sklearn.columns import listed_column, one_column, to_floats
+from dbern.sklearn.columns import listed_column, to_column, to_floats
 from dbern.sklearn.estimator import Pair, PerAxis, ReleasingEstimator, listed_values
 from dbern.synopsis.regression import in_data_units
 from dbern.synopsis.released import ReleasedVector
@@ -82,7 +82,7 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
         points = self._points(X)
         (array,) = self.synopsis_.arrays
         deviation = array.deviation(array.smoothing())
-        densities = np.fmax(self.synopsis_(points), deviation)  # of a NaN and a number the number
+        densities = np.fmax(self.synopsis_(points), deviation)  # the deviation, for NaN
         return np.where(np.isnan(points).any(axis=1), np.nan, np.log(densities))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
@@ -103,7 +103,7 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
                 "outside are moved to them"
             )
         table = self._columns(X)
-        vector = one_column(y, len(next(iter(table.values()))))
+        vector = to_column(y, len(next(iter(table.values()))))
         responses = to_floats(vector, Column("y", "y_bounds"), "y")
         bounds = np.asarray(self.y_bounds).tolist()
         return self._release(table, "response", {"bounds": bounds}, responses)
@@ -142,7 +142,7 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
         values = self._answers(X, lambda points: self._in_range(self._values(points)))
         if not return_interval:
             return values
-        self._check_interval()
+        self._require_promise()
         low, high = self._answers(
             X, lambda points: np.column_stack(self.synopsis_.interval(points, beta))
         ).T
@@ -157,15 +157,15 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return R2 of the predictions of rows whose X and y have all values."""
         predicted = self.predict(X)
-        responses = to_floats(one_column(y, len(predicted)), Column("y", "y_bounds"), "y")
+        responses = to_floats(to_column(y, len(predicted)), Column("y", "y_bounds"), "y")
         known = np.isfinite(predicted) & np.isfinite(responses)
         weights = None if sample_weight is None else np.asarray(sample_weight)[known]
         if not known.any():
             return np.nan
         return float(r2_score(responses[known], predicted[known], sample_weight=weights))
 
-    def _check_interval(self) -> None:
-        """Refuse an interval that would be the bounds of y wherever it is asked for."""
+    def _require_promise(self) -> None:
+        """Refuse intervals that would be the bounds of y everywhere."""
         promises = self.synopsis_.promises()
         if promises.empty and not (promises.pointwise and promises.on_lattice):
             method = self.synopsis_.metadata["target"].get("method")
@@ -309,10 +309,9 @@ def _positions(vector: Any, listed: list[Any]) -> FloatArray:
 
 
 def _require_own_labels() -> None:
-    """Refuse to be fitted by what numbers labels anew, whichever of them occur.
+    """Refuse to be fitted by a wrapper that numbers the labels that occur in y.
 
-    Its numbers are those of the labels that are in y: one record may renumber all others, and no
-    noise covers that. Which wrapper calls is public.
+    One record may renumber all others, and no noise covers that. The calling wrapper is public.
     """
     frame = inspect.currentframe()
     while frame is not None:
@@ -338,7 +337,7 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
         listed = _public_classes(self.classes)
         _require_own_labels()
         table = self._columns(X)
-        vector = one_column(y, len(next(iter(table.values()))))
+        vector = to_column(y, len(next(iter(table.values()))))
         labels = listed_column(_positions(vector, listed), listed)
         self._release(table, "label", {"classes": listed}, labels)
         self.classes_ = np.array(listed)
@@ -358,7 +357,7 @@ class _Classifier(ClassifierMixin, ReleasingEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return the share of rows whose class is predicted, of those that `fit` would count."""
         predicted = self.predict(X)
-        positions = _positions(one_column(y, len(predicted)), self.classes_.tolist())
+        positions = _positions(to_column(y, len(predicted)), self.classes_.tolist())
         known = ~np.isnan(positions) & np.array([label is not None for label in predicted])
         labels = self.classes_[positions[known].astype(np.intp)]
         weights = None if sample_weight is None else np.asarray(sample_weight)[known]

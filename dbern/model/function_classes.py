@@ -1,7 +1,7 @@
-"""The classes of functions that a certificate may speak of, as plans and synopses have them.
+"""Classes of functions that certificates are about, as plans and synopses store them.
 
-A class is stored by its name and its public constants: `stored_class` makes that of what a plan
-works with, `restore` takes it back.
+A class is stored by its name and its public constants: `stored_class` makes these from the class
+that a plan computes with, and `restore` makes that class again.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from dbern.model.strict import (
 )
 from dbern.reconstruct.gram import CubeKernel
 
-_NARROWEST, _WIDEST = 9e-5, 1.1e4  # bandwidths, with room for roundings
-_MOST_DERIVATIVES = 100
-_MOST_CHOICES = 10_000
+_MIN_BANDWIDTH, _MAX_BANDWIDTH = 9e-5, 1.1e4  # with room for roundings
+_MAX_ORDER = 100
+_MAX_CHOICES = 10_000
 
 
 class _FunctionClass(StrictModel):
-    """A class of functions, whose constants are those of the class that it restores."""
+    """A stored class of functions; its constants are fields of the `restored` class."""
 
     restored: ClassVar[type[Any]]
     reproducing: ClassVar[bool] = False
@@ -55,31 +55,31 @@ class _FunctionClass(StrictModel):
 
     @classmethod
     def constants(cls, functions: Any) -> dict[str, Any]:
-        """Return what is stored of a class of functions, its name aside."""
+        """Return the stored constants of a class of functions."""
         return {field.name: getattr(functions, field.name) for field in fields(functions)}
 
     def restore(self) -> FunctionClass:
-        """Return the class of functions, with the bounds that it gives."""
+        """Return the class of functions, which gives bounds."""
         constants = {key: getattr(self, key) for key in type(self).model_fields if key != "name"}
         function_class: FunctionClass = self.restored(**constants)
         return function_class
 
     def require_axes(self, axes: int) -> None:
-        """Refuse constants that are not of so many axes."""
+        """Refuse constants of another number of axes."""
 
 
 def _require_kernel(name: str) -> None:
-    known = f"is none of {', '.join(KERNELS)}, and no installed package has it"
-    require(name in ALL_KERNELS, known)
+    why = f"is none of {', '.join(KERNELS)}, and no installed package has it"
+    require(name in ALL_KERNELS, why)
 
 
 class _Kernel(StrictModel):
     name: Annotated[str, checked(_require_kernel)]
-    bandwidth: Annotated[float, Field(ge=_NARROWEST, le=_WIDEST)]
+    bandwidth: Annotated[float, Field(ge=_MIN_BANDWIDTH, le=_MAX_BANDWIDTH)]
 
 
 class _Mixture(_FunctionClass):
-    """Mixtures of kernels; where the released values chose these, of the narrowest."""
+    """Mixtures of kernels, the narrowest candidates where the released values chose them."""
 
     restored: ClassVar[type[FunctionClass]] = KernelMixture
     separable: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class _Mixture(_FunctionClass):
         "mixture of bumps", alias="class"
     )
     kernels: tuple[_Kernel, ...]
-    choices: Annotated[int, Field(ge=2, le=_MOST_CHOICES)] = ABSENT
+    choices: Annotated[int, Field(ge=2, le=_MAX_CHOICES)] = ABSENT
     attained: bool = ABSENT
     gap: Annotated[float, Field(gt=0, le=1)] = ABSENT
 
@@ -96,7 +96,7 @@ class _Mixture(_FunctionClass):
         pairs = ((kernel.name, kernel.bandwidth) for kernel in functions.kernels)
         kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
         constants: dict[str, Any] = {"kernels": kernels}
-        if functions.choices > 1:  # who does not know it has to refuse: its bands are narrower
+        if functions.choices > 1:  # older readers have to refuse: their bands are too narrow
             constants |= {"class": "chosen mixture of bumps", "choices": functions.choices}
         gap = functions.gap
         return {**constants, "attained": False, "gap": gap} if gap else constants
@@ -126,7 +126,7 @@ class _Holder(_FunctionClass):
 class _Smooth(_FunctionClass):
     restored: ClassVar[type[FunctionClass]] = Smooth
     name: Literal["smooth"] = Field("smooth", alias="class")
-    order: Annotated[int, Field(ge=1, le=_MOST_DERIVATIVES)]
+    order: Annotated[int, Field(ge=1, le=_MAX_ORDER)]
     bound: Positive
 
 
@@ -149,7 +149,7 @@ class _ArcCosineKernel(StrictModel):
 
 
 class _Ball(_FunctionClass):
-    """A ball of the Hilbert space of a kernel of ours."""
+    """A ball of the Hilbert space of one of our kernels."""
 
     restored: ClassVar[type[FunctionClass]] = GramBall
     reproducing: ClassVar[bool] = True
@@ -173,8 +173,8 @@ class _Ball(_FunctionClass):
         return GramBall(CubeKernel(self.kernel.restore(), self.low, self.width), self.radius)
 
     def require_axes(self, axes: int) -> None:
-        both = len(self.low) == len(self.width) == axes
-        require(both, "approximation: low and width need one entry an axis")
+        same = len(self.low) == len(self.width) == axes
+        require(same, "approximation: low and width need one entry an axis")
 
 
 class _Planned(StrictModel):
@@ -185,7 +185,7 @@ class _Planned(StrictModel):
 
 
 class _StatedBall(_FunctionClass):
-    """A ball of a user's kernel, which readers do not have: what a plan knew of it."""
+    """A ball of a user's kernel, which readers do not have: the constants that a plan computed."""
 
     restored: ClassVar[type[FunctionClass]] = StatedBall
     reproducing: ClassVar[bool] = True
@@ -211,7 +211,7 @@ StoredClass: TypeAlias = Annotated[
 
 
 def stored_class(function_class: FunctionClass) -> StoredClass:
-    """Return what plans and synopses hold of a class of functions."""
+    """Return a class of functions as plans and synopses store it."""
     models = _FunctionClass.__subclasses__()
     model = next(model for model in models if model.restored is type(function_class))
     stored = {"class": model.model_fields["name"].default, **model.constants(function_class)}
@@ -223,5 +223,5 @@ class _Reader(StrictModel):
 
 
 def read_class(content: Mapping[str, Any]) -> StoredClass:
-    """Return what `to_json` of a class of functions wrote."""
+    """Read a class of functions that `to_json` wrote."""
     return _Reader.from_json({"stored": content}).stored

@@ -1,8 +1,8 @@
-"""Strict models of JSON that a stranger may have written, and the numbers and names in them.
+"""Strict models of JSON that a stranger may have written, and types of its numbers and names.
 
-Nothing is used before such a model has looked at it: types, ranges, finite numbers, closed lists,
-and whether the parts fit each other. Keys that are not known are left out, as FORMAT.md promises to
-later minor versions.
+A model checks everything before it is used: types, ranges, finite numbers, closed lists, and
+whether the parts fit each other. Unknown keys are left out, as FORMAT.md promises to later minor
+versions.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ OrdersOrLinear = Annotated[
 
 
 class StrictModel(BaseModel):
-    """Strict: a type is never guessed. Keys that are not known are left out."""
+    """Base of the models: no value is converted to another type."""
 
     model_config = ConfigDict(
         strict=True, extra="ignore", allow_inf_nan=False, frozen=True, defer_build=True
     )
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values: of the keys that are there, and no others."""
+        """Return JSON values of the keys that were written."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+        """Read what `to_json` wrote."""
         return cls.ready().model_validate_json(json.dumps(content))
 
     @classmethod
     def ready(cls) -> type[Self]:
-        """Return the class, ready for all threads: by itself a deferred build is for one."""
+        """Return the class, built under a lock: a deferred build is not safe for threads."""
         with _BUILDING:
             cls.model_rebuild()
         return cls
@@ -81,7 +81,7 @@ def parse_object(model: type[Model], text: bytes, where: str, name: str) -> Mode
     """
     try:
         content = model.ready().model_validate_json(text)
-        json.dumps(json.loads(text), allow_nan=False)  # in every other key, too
+        json.dumps(json.loads(text), allow_nan=False)  # also of unknown keys
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, problem["loc"]))
@@ -93,7 +93,7 @@ def parse_object(model: type[Model], text: bytes, where: str, name: str) -> Mode
 
 
 def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
-    """Return the error for an object that says what no release says."""
+    """Return the error for an object whose content no release writes."""
     key = f"{printable(key)}: " if key else ""
     return IntegrityError(
         f"{where}: {name} is damaged: {key}{why}. Copy the synopsis again, or ask whoever "
@@ -102,7 +102,7 @@ def damaged(where: str, name: str, key: str, why: str) -> IntegrityError:
 
 
 def or_value_error(make: Callable[..., Any], *arguments: Any) -> Any:
-    """Call what the rest of the package checks by; its errors become those of the model."""
+    """Call a function of the package and turn its errors into the ValueError of a model."""
     try:
         return make(*arguments)
     except (DbernError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -110,13 +110,13 @@ def or_value_error(make: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def require(holds: object, why: str) -> None:
-    """Refuse within a model what does not hold."""
+    """Raise the ValueError of a model unless a condition holds."""
     if not holds:
         raise ValueError(why)
 
 
 def checked(check: Callable[[str], object]) -> AfterValidator:
-    """Refuse a text for which `check` raises a ValueError."""
+    """Return a validator of texts that lets `check` raise a ValueError."""
 
     def unchanged(text: str) -> str:
         check(text)
@@ -126,14 +126,14 @@ def checked(check: Callable[[str], object]) -> AfterValidator:
 
 
 def listed_in(names: Collection[str]) -> AfterValidator:
-    """Refuse a name that is none of these."""
+    """Return a validator that refuses names that are not listed."""
     return checked(lambda name: require(name in names, f"is none of {', '.join(names)}"))
 
 
 def as_float(text: str) -> float:
     """Return an exact decimal or fraction as a float.
 
-    Raises ValueError for anything else, or what no float holds.
+    Raises ValueError for other texts and beyond the range of floats.
     """
     return float(or_value_error(lambda: float(exact(text, "value"))))
 
@@ -147,9 +147,5 @@ def _require_positive(text: str) -> None:
 
 
 Name = Annotated[str, StringConstraints(max_length=255), checked(_require_plain)]
-
-
 Exact = Annotated[str, StringConstraints(max_length=4000), checked(as_float)]
-
-
 PositiveDecimal = Annotated[str, StringConstraints(max_length=4000), checked(_require_positive)]

@@ -1,7 +1,4 @@
-"""The machine: memory and processors that this process may use, its caches, and small files.
-
-Threads of the libraries of linear algebra are limited here, too.
-"""
+"""Limits: memory, processors and threads of this process, sizes of a cache and of a file's read."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Generic, TypeVar
 
-_SELF, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_HELD = Path("/proc/self/statm")
+_GROUP_FILE, _MOUNT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+_MEMORY_FILE = Path("/proc/self/statm")
 _LIMITS = {"": ("memory.max", "memory.high"), "memory": ("memory.limit_in_bytes",)}
 """Files of a control group by its controller's name: version 2 has none, version 1 one each."""
 _QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
@@ -25,15 +22,15 @@ _QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 Value = TypeVar("Value")
 
 
-def memory_limit(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
-    """Return bytes that this process may use at most: no more can come, whatever is free just now.
+def memory_limit(group_file: Path = _GROUP_FILE, mount: Path = _MOUNT) -> int:
+    """Return the most bytes that this process may use, whatever is free just now.
 
     Where limits are nested, as a container's within a service's, the least counts. `group_file`
     lists the process's control groups, as Linux writes it, and they are mounted at `mount`.
     """
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for controller, group in _groups(group_file, mount, "memory"):
-        texts = (_text(group / name) for name in _LIMITS[controller])
+        texts = (_read_text(group / name) for name in _LIMITS[controller])
         limits += [int(text) for text in texts if text.isdecimal()]  # "max" means none
     for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft, _ = resource.getrlimit(kind)
@@ -44,7 +41,7 @@ def memory_limit(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
 def memory_used() -> int:
     """Return the bytes of memory that this process holds now; off Linux, the most it ever held."""
     try:
-        pages = int(_HELD.read_text(encoding="ascii").split()[1])
+        pages = int(_MEMORY_FILE.read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):  # no Linux
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak << 10
@@ -52,13 +49,13 @@ def memory_used() -> int:
 
 
 def address_limit() -> int | None:
-    """Return bytes of addresses that this process may use (``ulimit -v``), if that is limited."""
+    """Return the bytes of addresses that this process may use (``ulimit -v``), if limited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if soft == resource.RLIM_INFINITY else soft
 
 
 @lru_cache  # limits of a process stay; a query asks for them each time
-def cpu_count(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
+def cpu_count(group_file: Path = _GROUP_FILE, mount: Path = _MOUNT) -> int:
     """Return how many processors this process may use, a part of one counted as one.
 
     Its affinity and the quotas of its control groups count; parameters as of `memory_limit`.
@@ -67,7 +64,7 @@ def cpu_count(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
     if hasattr(os, "sched_getaffinity"):  # on Linux
         counts = [len(os.sched_getaffinity(0))]
     for controller, group in _groups(group_file, mount, "cpu"):
-        quota = " ".join(_text(group / name) for name in _QUOTAS[controller]).split()
+        quota = " ".join(_read_text(group / name) for name in _QUOTAS[controller]).split()
         if len(quota) == 2 and all(map(str.isdecimal, quota)) and int(quota[1]):
             counts.append(max(1, -(-int(quota[0]) // int(quota[1]))))
     return min(counts)
@@ -75,7 +72,7 @@ def cpu_count(group_file: Path = _SELF, mount: Path = _MOUNT) -> int:
 
 def _groups(group_file: Path, mount: Path, controller: str) -> Iterator[tuple[str, Path]]:
     """Yield folders of the process's groups and all above, after the controller; "": version 2."""
-    lines = _text(group_file).splitlines()
+    lines = _read_text(group_file).splitlines()
     for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") >= 2):
         for name in {"", controller} & set(controllers.split(",")):
             # Inside a container the path may be the host's, and what is mounted the group itself.
@@ -83,8 +80,8 @@ def _groups(group_file: Path, mount: Path, controller: str) -> Iterator[tuple[st
             yield from ((name, at) for at in (group, *group.parents) if at.is_relative_to(mount))
 
 
-def _text(file: Path) -> str:
-    """Text of a file without the space around it; empty where it cannot be read."""
+def _read_text(file: Path) -> str:
+    """Return a file's text without the space around it; empty where it cannot be read."""
     with suppress(OSError):
         return file.read_text(encoding="utf-8", errors="replace").strip()
     return ""
@@ -95,7 +92,7 @@ def one_thread() -> AbstractContextManager[object]:
     return _thread_pools(len(sys.modules)).limit(limits=1)  # type: ignore[no-any-return]  # untyped
 
 
-@lru_cache(maxsize=1)  # to find them takes milliseconds; another module may have brought another
+@lru_cache(maxsize=1)  # a search takes milliseconds; a new module may bring a pool
 def _thread_pools(_modules: int) -> Any:
     from threadpoolctl import ThreadpoolController
 

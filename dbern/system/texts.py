@@ -1,5 +1,4 @@
-"""Texts for people: counts, numbers, percentages and tables; progress of long work; strangers'
-JSON.
+"""Texts for people: counts, numbers, percentages, tables, progress; dicts of strangers' JSON.
 
 Python, JSON and CSV keep all digits.
 """
@@ -17,7 +16,8 @@ from typing import Any, TypeAlias
 
 from dbern.errors import printable
 
-_MAX_DECIMALS, _PLAIN_FROM = 9, -4
+_MAX_DECIMALS, _MIN_PLAIN_EXPONENT = 9, -4
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Called with a stage's name, units done and units in all; never with anything private."""
 
@@ -50,26 +50,26 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def number_of(text: str) -> float:
-    """Return the number that people and files write; "1_0" is none, and neither are other digits.
+    """Read a number that people or files write, in ASCII digits and without "_".
 
     Raises ValueError for any other text.
     """
-    if "_" in text or not text.isascii():  # which Python's literals may have
+    if "_" in text or not text.isascii():  # Python's `float` takes both
         raise ValueError("no number")
     return float(text)
 
 
 def raise_powers(text: str) -> str:
     """Write powers of ten in a text as superscripts: 1.5e-06 as 1.5×10⁻⁶."""
-    return re.sub(r"(?<=\d)e([-+]?\d+)\b", lambda power: f"×10{_raised(int(power[1]))}", text)
-
-
-def _raised(power: int) -> str:
-    return str(power).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return re.sub(
+        r"(?<=\d)e([-+]?\d+)\b",
+        lambda power: f"×10{str(int(power[1])).translate(_SUPERSCRIPTS)}",
+        text,
+    )
 
 
 def html_table(rows: Mapping[str, str]) -> str:
-    """Return labels and texts as an HTML table, whatever they hold."""
+    """Return labels and texts as an HTML table, escaped."""
     cells = (
         f'<tr><th style="text-align: left">{escape(printable(label))}</th>'
         f'<td style="text-align: left">{escape(printable(text))}</td></tr>'
@@ -79,7 +79,7 @@ def html_table(rows: Mapping[str, str]) -> str:
 
 
 def percent(fraction: float, digits: int = 3) -> str:
-    """Write a fraction as a percentage of so many digits; none before the point is lost."""
+    """Write a fraction as a percentage of so many digits, and all before the point."""
     number = 100 * fraction
     rounded = abs(number) >= 10**digits - 0.5
     return f"{number:.0f} %" if rounded else f"{format_number(number, digits)} %"
@@ -98,7 +98,7 @@ class IntervalDigits:
 
     @classmethod
     def of(cls, lows: Iterable[float], highs: Iterable[float], scale: int = 1) -> IntervalDigits:
-        """Take the digits that intervals leave; one without a width says nothing of digits."""
+        """Return the digits that intervals leave; intervals without a width do not count."""
         ends = list(zip(lows, highs, strict=True))
         widths = [scale * (high - low) / 2 for low, high in ends]
         half_widths = [width for width in widths if 0 < width < math.inf]
@@ -133,7 +133,7 @@ class IntervalDigits:
             return f"{number}"
         exact = self.scale * Decimal(repr(float(number)))
         rounded = exact.quantize(Decimal(1).scaleb(-self.decimals), rounding) + 0
-        if rounded and rounded.adjusted() < _PLAIN_FROM and self.scale == 1:
+        if rounded and rounded.adjusted() < _MIN_PLAIN_EXPONENT and self.scale == 1:
             return raise_powers(f"{rounded:e}".replace("E", "e"))
         return f"{rounded or abs(rounded):,f}".replace(",", "\u202f")
 

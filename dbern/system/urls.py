@@ -10,9 +10,9 @@ from urllib.parse import parse_qsl, urlsplit
 from dbern.errors import SpecError
 
 
-def is_url(where: str | Path) -> TypeGuard[str]:
-    """Return whether it is anything but a path."""
-    return "://" in str(where)  # which no `Path` holds: it has single slashes
+def is_url(location: str | Path) -> TypeGuard[str]:
+    """Return whether a location is a URL, not a path."""
+    return "://" in str(location)  # a `Path` has single slashes
 
 
 def resolve_url(url: str, base: Path) -> str:
@@ -37,7 +37,7 @@ def resolve_url(url: str, base: Path) -> str:
 
 
 def ledger_file(url: str) -> str | None:
-    """Return the file of SQLite that a ledger's URL names; None for a PostgreSQL server.
+    """Return the SQLite file that a ledger's URL names; None for a PostgreSQL server.
 
     Raises SpecError for a URL that holds a password, which no message repeats, or names another
     database.
@@ -47,9 +47,9 @@ def ledger_file(url: str) -> str | None:
     if scheme == "sqlite":
         return _sqlite_file(url)
     if not url.startswith("postgresql+psycopg://"):
-        what = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
+        problem = f"{scheme} is not available in this version" if ":" in url else "this is no URL"
         raise SpecError(
-            f'ledger: {what}. Write "sqlite:///ledger.db" or "postgresql+psycopg://host/db".'
+            f'ledger: {problem}. Write "sqlite:///ledger.db" or "postgresql+psycopg://host/db".'
         )
     if "options" in options:
         raise SpecError(
@@ -76,14 +76,14 @@ def _sqlite_file(url: str) -> str:
 
 
 def _refuse_password(url: str) -> set[str]:
-    """Refuse a URL that holds a password; returns the names of its options."""
+    """Refuse a URL that holds a password; return the names of its options."""
     try:
         parts = urlsplit(url)
         options = {key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        held = parts.password is not None or any("password" in key for key in options)
+        has_password = parts.password is not None or any("password" in key for key in options)
     except ValueError:
         raise SpecError('ledger: is not a URL. Write one such as "sqlite:///ledger.db".') from None
-    if held:
+    if has_password:
         raise SpecError(
             "ledger: the URL holds a password. Leave it out and give it by a password file "
             "(PGPASSFILE), by PGPASSWORD or by a service (?service=NAME)."

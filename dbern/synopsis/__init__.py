@@ -1,1 +1,1 @@
-"""The released artefact: its format, its one writer, its readers."""
+"""The released artefact: its format, its one writer, its readers; `opening` opens one."""

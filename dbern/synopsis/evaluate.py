@@ -1,4 +1,4 @@
-"""Evaluate a released polynomial at many points (Algorithm 1, lines 7 and 8).
+"""Evaluate a released lattice at many points (Algorithm 1, lines 7 and 8).
 
 Of a lattice larger than memory only the shards that matter are read (`LazyPolynomial`).
 """
@@ -28,14 +28,14 @@ _TABLE_POINTS = 8  # as many points a node take the matrix products as long as t
 _WORK_VALUES = 1 << 21  # numbers in flight at a time: 16 MiB, inside the cache of a server
 _LOCAL_VALUES = 1 << 20  # coefficients, of more of which points near each other use a part
 _NEAR_POINTS, _NEAR_NODES = 16, 16  # at least, of a part of the points
-_LEFT_OUT = 2.0**-46  # of a point's weight, at a node: pieces miss a hundred times as much
+_NEGLIGIBLE_WEIGHT = 2.0**-46  # of a point's weight, at a node: pieces miss a hundred times as much
 _GRID_VALUES = 1 << 19  # of an unfinished grid: 4 MiB, and as much twice or thrice on the way
 _MIN_POINTS_OF_THREAD = 1 << 16  # fewer are not worth a thread
-_AT_ONCE = 1 << 14  # points and what is known of them fit the cache of a core
+_BATCH_POINTS = 1 << 14  # with their cells and offsets they fit the cache of a core
 _CACHED_TABLE = 1 << 17  # numbers; a larger table is gone through in order of its cells
 UNREAD_WEIGHT = 1e-12
 """Most that the sizes of the weights of unread layers sum to, for any point."""
-_ROWS = 1 << 13
+_LAZY_BATCH_POINTS = 1 << 13  # of `LazyPolynomial`
 _SHARD_VALUES = 1 << 22  # numbers of an unfinished product: 32 MiB
 _ADDED_VALUES = 1 << 20  # of a grid that are added to at a time
 
@@ -95,7 +95,7 @@ class Polynomial:
 class Interpolant:
     """A function over a domain that is linear, axis by axis, between values at equal steps.
 
-    It is used as a `Polynomial`; a request of any size has the same answer.
+    It has the methods of `Polynomial`; a point has the same value in any request.
     """
 
     def __init__(self, values: FloatArray, domain: Domain) -> None:
@@ -107,7 +107,7 @@ class Interpolant:
         del total, threads
         values = np.full(len(points), np.nan)
         inside = np.flatnonzero(self._domain.inside(points))
-        for batch in np.array_split(inside, 1 + len(inside) // _AT_ONCE):
+        for batch in np.array_split(inside, 1 + len(inside) // _BATCH_POINTS):
             positions = np.clip(self._domain.to_unit(points[batch]), 0.0, 1.0)
             values[batch] = self._at(positions)
         return values
@@ -117,14 +117,14 @@ class Interpolant:
         values = self._values
         for axis, positions in enumerate(axes):
             values = np.moveaxis(values, axis, -1)
-            step, fraction = _steps_of(positions, values.shape[-1] - 1)
+            step, fraction = _locate_steps(positions, values.shape[-1] - 1)
             values = (1 - fraction) * values[..., step] + fraction * values[..., step + 1]
             values = np.moveaxis(values, -1, axis)
         return np.ascontiguousarray(values)
 
     def _at(self, positions: FloatArray) -> FloatArray:
         located = [
-            _steps_of(y, n - 1) for y, n in zip(positions.T, self._values.shape, strict=True)
+            _locate_steps(y, n - 1) for y, n in zip(positions.T, self._values.shape, strict=True)
         ]
         values = np.zeros(len(positions))
         for corner in itertools.product((0, 1), repeat=len(located)):
@@ -136,7 +136,7 @@ class Interpolant:
         return values
 
 
-def _steps_of(y: FloatArray, k: int) -> tuple[Int64Array, FloatArray]:
+def _locate_steps(y: FloatArray, k: int) -> tuple[Int64Array, FloatArray]:
     """Find the step of each position, and its share of the step."""
     scaled = y * k
     step = np.minimum(scaled.astype(np.int64), k - 1)
@@ -144,7 +144,7 @@ def _steps_of(y: FloatArray, k: int) -> tuple[Int64Array, FloatArray]:
 
 
 def _least_resampled(shape: Sequence[int]) -> int:
-    """Points of one request from which on it goes by pieces; ``k + 1`` along each axis."""
+    """Return how many points of a request pay for pieces, of a lattice of so many values."""
     if len(shape) > 2:  # whose tables take as long as so many points
         return LEAST_RESAMPLED
     nodes = sum(shape)
@@ -157,7 +157,7 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     The iterated operator is already applied to the coefficients (`iterate`).
     """
     values = np.empty(len(points))
-    for near in _neighborhoods(points, bernstein.shape):
+    for near in _split_by_position(points, bernstein.shape):
         rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
         for first in range(0, len(near), rows):
             batch = near[first : first + rows]
@@ -165,10 +165,10 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     return values
 
 
-def _neighborhoods(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]:
-    """Split points into those that are near each other, so that few nodes of a lattice matter.
+def _split_by_position(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]:
+    """Split points into parts near each other, of which few nodes of a lattice matter.
 
-    Of a small lattice or few points there is one part.
+    A small lattice or few points make one part.
     """
     if math.prod(shape) < _LOCAL_VALUES:
         return [np.arange(len(points))]
@@ -183,10 +183,10 @@ def _neighborhoods(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]
 
 
 def _evaluate_near(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    """Evaluate points by the nodes that any of them gives more than `_LEFT_OUT` of its weight."""
+    """Evaluate points by the nodes whose weight is above `_NEGLIGIBLE_WEIGHT` at any of them."""
     bases = [bernstein_basis(y, n - 1) for y, n in zip(points.T, bernstein.shape, strict=True)]
     if bernstein.size >= _LOCAL_VALUES:
-        used = [np.flatnonzero(basis.max(axis=0) > _LEFT_OUT) for basis in bases]
+        used = [np.flatnonzero(basis.max(axis=0) > _NEGLIGIBLE_WEIGHT) for basis in bases]
         windows = [slice(nodes[0], nodes[-1] + 1) for nodes in used]
         bernstein = bernstein[tuple(windows)]
         bases = [basis[:, window] for basis, window in zip(bases, windows, strict=True)]
@@ -200,7 +200,7 @@ def _evaluate_near(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 def _fill(
     grid: FloatArray, values: FloatArray, axes: Sequence[FloatArray], block: tuple[slice, ...]
 ) -> None:
-    """Multiply axis by axis, by so many positions at a time that a product is of few numbers.
+    """Fill a grid axis by axis, in batches of positions whose products are of few numbers.
 
     `values` has the axes still to come, then those that are done, at the positions of `block`.
     """
@@ -229,15 +229,15 @@ def _evaluate_pieces(
     bounds = np.array([low, high], dtype=np.float64)
     halves = np.array(pieces.cells) // 2
     locate, arrange, run = _machine_code(len(halves), pieces.order)
-    cells, ordered = np.empty((2, min(_AT_ONCE, len(points))), np.int64)
+    cells, ordered = np.empty((2, min(_BATCH_POINTS, len(points))), np.int64)
     offsets = np.empty((len(cells), len(halves)))
     starts = np.empty(len(pieces.table) + 1 if pieces.table.size > _CACHED_TABLE else 0, np.int64)
     values = np.full(len(points), np.nan)
-    for first in range(0, len(points), _AT_ONCE):
-        batch = points[first : first + _AT_ONCE]
+    for first in range(0, len(points), _BATCH_POINTS):
+        batch = points[first : first + _BATCH_POINTS]
         locate(batch, bounds, halves, cells, offsets)
         inside = arrange(cells[: len(batch)], starts, ordered)
-        run(ordered[:inside], cells, offsets, pieces.table, values[first : first + _AT_ONCE])
+        run(ordered[:inside], cells, offsets, pieces.table, values[first : first + _BATCH_POINTS])
     return values
 
 
@@ -352,8 +352,8 @@ class LazyPolynomial:
         positions = np.clip(self._domain.to_unit(points), 0.0, 1.0)
         inside = np.flatnonzero(self._domain.inside(points))
         inside = inside[np.argsort(positions[inside, 0], kind="stable")]
-        for first in range(0, len(inside), _ROWS):
-            batch = inside[first : first + _ROWS]
+        for first in range(0, len(inside), _LAZY_BATCH_POINTS):
+            batch = inside[first : first + _LAZY_BATCH_POINTS]
             values[batch] = self._evaluate(self._weights(positions[batch].T))
         return values
 
@@ -362,11 +362,11 @@ class LazyPolynomial:
         first, *rest = self._weights(axes)
         values = np.zeros([len(axis) for axis in axes])
         rows = max(1, _ADDED_VALUES // max(1, values[:1].size))
-        for shard, layers, needed in self._needed_shards(first):
+        for shard, layers, indices in self._needed_shards(first):
             shard = on_others(shard, rest)
-            for start in range(0, len(needed), rows):  # or there would be two more such grids
-                some = slice(start, start + rows)
-                values[needed[some]] += np.tensordot(layers[some], shard, axes=(1, 0))
+            for start in range(0, len(indices), rows):  # else two more such grids in memory
+                batch = slice(start, start + rows)
+                values[indices[batch]] += np.tensordot(layers[batch], shard, axes=(1, 0))
         return values
 
     def _weights(self, positions: Sequence[FloatArray] | FloatArray) -> list[FloatArray]:
@@ -376,23 +376,23 @@ class LazyPolynomial:
     def _needed_shards(
         self, first: FloatArray
     ) -> Iterator[tuple[FloatArray, FloatArray, Int64Array]]:
-        """Shards that some row of weights (m, k + 1) needs, the weights there, and which rows."""
+        """Yield the shards that rows of weights (m, k + 1) need, with these rows and indices."""
         slices = self._blocks.slices
         for index, layers in enumerate(slices):
             weights = first[:, layers]
-            needed = np.flatnonzero(np.abs(weights).sum(axis=1) > UNREAD_WEIGHT / len(slices))
-            if len(needed):
-                yield self._blocks.read(index), weights[needed], needed
+            indices = np.flatnonzero(np.abs(weights).sum(axis=1) > UNREAD_WEIGHT / len(slices))
+            if len(indices):
+                yield self._blocks.read(index), weights[indices], indices
 
     def _evaluate(self, weights: Sequence[FloatArray]) -> FloatArray:
         first, *rest = weights
         values = np.zeros(len(first))
-        for shard, layers, needed in self._needed_shards(first):
+        for shard, layers, indices in self._needed_shards(first):
             rows = max(1, _SHARD_VALUES // (shard.size // shard.shape[-1]))
-            for start in range(0, len(needed), rows):
-                some = slice(start, start + rows)
-                chosen = [axis_weights[needed[some]] for axis_weights in rest]
-                values[needed[some]] += _contract(shard, [layers[some], *chosen])
+            for start in range(0, len(indices), rows):
+                batch = slice(start, start + rows)
+                chosen = [axis_weights[indices[batch]] for axis_weights in rest]
+                values[indices[batch]] += _contract(shard, [layers[batch], *chosen])
         return values
 
 
@@ -407,4 +407,4 @@ def _contract(shard: FloatArray, weights: Sequence[FloatArray]) -> FloatArray:
 
 
 AnyFunction: TypeAlias = Polynomial | Interpolant | LazyPolynomial
-"""What evaluates a released lattice."""
+"""Function of a released lattice."""

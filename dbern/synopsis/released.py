@@ -38,7 +38,7 @@ from dbern.types import FloatArray, Int64Array
 MOST_LOADED = 1 << 22
 """Most coefficients held in memory (32 MiB); a larger lattice is read by shards, as needed.
 
-Measured: from there on leaving out what does not matter is the faster way too.
+Measured: larger lattices are also faster by the shards that matter.
 """
 _GRID_POINTS = 1 << 17  # of an oblique grid, evaluated at a time
 _CACHED = 4  # polynomials, with their tables of up to 128 MiB
@@ -60,7 +60,7 @@ class Released(ABC):
     @property
     @abstractmethod
     def large(self) -> bool:
-        """Whether its numbers are never whole in memory, so that each use reads them again."""
+        """Whether its numbers are too many for memory, so that each use reads them again."""
 
     @abstractmethod
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
@@ -73,7 +73,7 @@ class Released(ABC):
 
     @abstractmethod
     def unshrunk(self, smoothing: Smoothing) -> Smoothing:
-        """Return the smoothing of what carries the noise, before it was shrunk."""
+        """Return the smoothing of the released values, before they were shrunk."""
 
     @abstractmethod
     def values(
@@ -164,7 +164,7 @@ class ReleasedArray(Released):
         return self.unshrunk(select(values, self.noise, self.strategy, self.order))
 
     def unshrunk(self, smoothing: Smoothing) -> Smoothing:
-        """Return the smoothing of what carries the noise, before it was shrunk."""
+        """Return the smoothing of the released values, before they were shrunk."""
         return replace(smoothing, raw=self.shrunk_distance > 0)
 
     def deviation(self, smoothing: Smoothing) -> float:
@@ -195,13 +195,13 @@ class ReleasedArray(Released):
         return positions if self.oblique is None else self.oblique.positions(positions)
 
     def _at_nodes(self, nodes: Int64Array) -> FloatArray:
-        """Lattice values at nodes (m, l); only their shards are read."""
+        """Read lattice values at nodes (m, l), from their shards alone."""
         blocks, values = self._lattice_blocks(), np.empty(len(nodes))
         shards = nodes[:, 0] // blocks.layers
         for index in np.unique(shards):
-            here = shards == index
-            local = nodes[here] - [index * blocks.layers, *[0] * (nodes.shape[1] - 1)]
-            values[here] = blocks.read(int(index))[tuple(local.T)]
+            inside = shards == index
+            local = nodes[inside] - [index * blocks.layers, *[0] * (nodes.shape[1] - 1)]
+            values[inside] = blocks.read(int(index))[tuple(local.T)]
         return values
 
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
@@ -306,9 +306,9 @@ class ReleasedArray(Released):
         return self.lattice.size > MOST_LOADED
 
     def _factors(self, smoothing: Smoothing) -> tuple[Blocks, list[FloatArray]]:
-        """Stored values, and the matrices from them to Bernstein coefficients, axis by axis.
+        """Return stored values, and the matrices from them to Bernstein coefficients by axis.
 
-        For the whole rank these are lattice values, for others what the lattice is derived from.
+        For the whole rank these are lattice values, for others the lattice's released source.
         """
         if smoothing.ranks == full_ranks(self.strategy) and not smoothing.raw:
             axes = zip(self.lattice.k, smoothing.h, strict=True)
@@ -326,7 +326,7 @@ class ReleasedArray(Released):
         return form(self._coefficients(smoothing), self.lattice_domain)
 
     def _coefficients(self, smoothing: Smoothing) -> FloatArray:
-        """Coefficients of the Bernstein basis; the whole rank is what the lattice holds."""
+        """Return Bernstein coefficients; the lattice holds those of the whole rank."""
         if smoothing.ranks == full_ranks(self.strategy) and not smoothing.raw:
             return iterate(self._lattice_values, smoothing.h)
         used = smoothed(self.strategy, smoothing)

@@ -1,9 +1,9 @@
-"""Smoothing and shrinking of what was released, from the released values alone.
+"""Smoothing and shrinking of released values, by these values alone.
 
 *Smoothing.* Order and rank of a released lattice may be chosen after the release, among public
 candidates (`select`).
 
-*Shrinking.* What bins hold of a window of 3 or 5 an axis is a sum T of counts, with noise of the
+*Shrinking.* The bins of a window of 3 or 5 an axis have a sum T of counts, with noise of the
 public variance V. ``w^2 V + (1 - w)^2 (T^2 - V)`` estimates the risk of ``w T`` without bias, and
 is least at ``w = 1 - V / T^2`` (James and Stein 1961). Each bin is multiplied by the larger
 ``max(0, 1 - 4 V / T^2)`` of the two windows around it, T above zero: V counts four times, as there
@@ -40,7 +40,7 @@ _REACHES, _CAUTION = (1, 2), 4.0  # bins on either side of a window's middle; ti
 _LEAST_EMPTY = 0.4  # of the bins: from there on errors fall by 4 to 40 %
 _OVERSAMPLING, _CUT, _ENCLOSING = (8, 6, 4, 3), 1e-8, 4e9  # of what encloses a movement; its work
 _CHANGES = 1 << 23  # values of a movement in memory at a time (64 MiB)
-_ADDED = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
+_FLOAT_ERROR = 2.0**-52  # of values: rounding of a share of the movement, and of the sum
 _ENCLOSURES = LRUCache[Enclosure](1 << 25, lambda nodes: sum(rows.nbytes for rows in nodes.bases))
 
 
@@ -82,7 +82,7 @@ def smoothings(strategy: Strategy, h: Sequence[int]) -> list[Smoothing]:
 
 
 def smoothed(strategy: Strategy, smoothing: Smoothing) -> Strategy:
-    """Return the same release, used at the smoothing's ranks; all its values stay."""
+    """Return the strategy at the smoothing's ranks, for the same released values."""
     maps = zip(strategy.maps, smoothing.ranks, strict=False)  # plain: no maps
     used = [
         axis_map if rank is None or rank == axis_map.rank else axis_map.using(rank)
@@ -122,10 +122,10 @@ def _squared_distances(
     blocks: Blocks, bases: Sequence[Sequence[FloatArray]], reference: int
 ) -> list[float]:
     shape = [len(matrix) for matrix in bases[0]]
-    together = max(1, _SUMS // math.prod(shape) - 1)
+    batch_size = max(1, _SUMS // math.prod(shape) - 1)
     distances = []
-    for start in range(0, len(bases), together):
-        maps = [bases[reference], *bases[start : start + together]]
+    for start in range(0, len(bases), batch_size):
+        maps = [bases[reference], *bases[start : start + batch_size]]
         values = [np.zeros(shape) for _ in maps]
         for layers, block in blocks:
             for total, (first, *rest) in zip(values, maps, strict=True):
@@ -137,12 +137,12 @@ def _squared_distances(
 
 
 def shrunk(values: FloatArray, noise: NoiseCovariance) -> FloatArray:
-    """Return noisy bins less what does not stand out of the noise, by the windows around each."""
+    """Shrink noisy bins, to 0 where the windows around them do not stand out of the noise."""
     factors = np.zeros_like(values)
     for reach in _REACHES:
         sums, counts = values, np.ones_like(values)
         for axis in range(values.ndim):
-            sums, counts = _windowed(sums, reach, axis), _windowed(counts, reach, axis)
+            sums, counts = _window_sums(sums, reach, axis), _window_sums(counts, reach, axis)
         relative_variances = noise.variance(counts, counts) / np.square(
             np.where(sums > 0, sums, np.inf)
         )
@@ -157,7 +157,7 @@ def shrunk_within(
     h: Sequence[int],
     max_distance: float,
 ) -> tuple[FloatArray, float, float]:
-    """Return bins moved towards `shrunk` ones, how far their function is moved, and by what share.
+    """Move bins towards `shrunk` ones; return them, their function's distance, and the share.
 
     The share is the largest up to 1 that moves it by at most `max_distance`; 0 where few bins
     are empty.
@@ -166,9 +166,9 @@ def shrunk_within(
     if np.mean(target == 0) < _LEAST_EMPTY:
         return values, 0.0, 0.0
     for oversampling in _OVERSAMPLING:
-        nodes = _enclosure(strategy, tuple(h), oversampling)
-        first, *rest = nodes.bases
-        count = math.prod(map(len, nodes.bases))
+        enclosure = _enclosure(strategy, tuple(h), oversampling)
+        first, *rest = enclosure.bases
+        count = math.prod(map(len, enclosure.bases))
         if count * first.shape[1] <= min(_ENCLOSING, _CHANGES * len(first)):
             break
     step, distance = target - values, 0.0
@@ -176,8 +176,8 @@ def shrunk_within(
     for rows in np.array_split(first, math.ceil(count / _CHANGES)):
         changes = rows @ lines
         distance = max(distance, float(changes.max()), -float(changes.min()))
-    distance = OUTWARD * (nodes.factor * distance + nodes.loose * float(np.abs(step).max()))
-    floats = _ADDED * strategy.released_norm(h) * float(np.abs(values).max())
+    distance = OUTWARD * (enclosure.factor * distance + enclosure.loose * float(np.abs(step).max()))
+    floats = _FLOAT_ERROR * strategy.released_norm(h) * float(np.abs(values).max())
     fraction = 0.0
     if distance > 0:
         fraction = min(1.0, max(0.0, max_distance / OUTWARD**2 - floats) / distance)
@@ -190,7 +190,7 @@ def _enclosure(strategy: Strategy, h: tuple[int, ...], oversampling: int) -> Enc
     return _ENCLOSURES(key, lambda: enclose(strategy, h, oversampling, _CUT))
 
 
-def _windowed(values: FloatArray, reach: int, axis: int) -> FloatArray:
+def _window_sums(values: FloatArray, reach: int, axis: int) -> FloatArray:
     edges = [(reach * (i == axis),) * 2 for i in range(values.ndim)]
     padded = np.pad(values, edges)
     return np.asarray(sliding_window_view(padded, 2 * reach + 1, axis).sum(axis=-1))

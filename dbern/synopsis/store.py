@@ -1,11 +1,10 @@
-"""The objects of a released store, each checked against the manifest as it is read.
+"""Objects of a released store, each checked against the manifest as it is read.
 
-What is used of an object is read whole: a part has no digest. Of shards those read last are kept,
-and another is read again when it is wanted again. `verify` reads every object in parts, and keeps
-none.
+Objects are read whole, as a part has no digest, and a cache holds the last shards. `verify` reads
+every object in parts, and caches none.
 
 The manifest is the last object of a synopsis, and the only sign that it is one. `ReadableStore` is
-what a synopsis reads, of a store or of a window of a stream's stores.
+the interface that a synopsis reads, of one store or of a window of a stream's stores.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ from dbern.system import LRUCache
 from dbern.types import FloatArray
 
 SHARD_BYTES = 1 << 28
-"""Most bytes of shards that are kept after they were read."""
+"""Most bytes of shards in the cache."""
 _READERS = 8
 _MAX_UNKNOWN_OBJECTS = 256  # that a newer version may have added
 _SIGNATURES = {f"{MANIFEST}.sig", f"{MANIFEST}.sigstore.json"}
-"""Files of ssh-keygen and cosign, who vouch for the manifest: no part of the release."""
+"""Signatures of the manifest by ssh-keygen and cosign: no part of the release."""
 
 
 def _require_object(name: str) -> None:
@@ -108,11 +107,11 @@ def entry_of_parts(chunks: Iterable[bytes]) -> Entry:
 
 
 class ReadableStore(Protocol):
-    """Released numbers by their paths (FORMAT.md), and what is stated of them."""
+    """Released numbers by their paths (FORMAT.md), and their metadata."""
 
     @property
     def location(self) -> object:
-        """Where it is; its text is the URL."""
+        """Location; its text is the URL."""
 
     @property
     def released(self) -> ReleaseMetadata:
@@ -142,7 +141,7 @@ class ReadableStore(Protocol):
         """Return an array of released numbers, in data units."""
 
     def blocks(self, path: str) -> Blocks:
-        """Return the same in blocks that are read one by one."""
+        """Return an array of released numbers in blocks that are read one by one."""
 
 
 class ReleasedStore:
@@ -179,10 +178,10 @@ class ReleasedStore:
         ]
         texts = dict(zip(names, self._read_all(self._metadata, names), strict=True))
         self._arrays = stored_arrays(released, texts, str(self.location))
-        described = 2 + 2 * len(groups)  # root, components, and each lattice's
-        described += len(names) + sum(len(array.names) for array in self._arrays.values())
-        if len(self._manifest.objects) > described + _MAX_UNKNOWN_OBJECTS:
-            why = f"names {len(self._manifest.objects)}, and the release has {described}"
+        object_count = 2 + 2 * len(groups)  # root, components, and each lattice's
+        object_count += len(names) + sum(len(array.names) for array in self._arrays.values())
+        if len(self._manifest.objects) > object_count + _MAX_UNKNOWN_OBJECTS:
+            why = f"names {len(self._manifest.objects)}, and the release has {object_count}"
             raise damaged(str(self.location), MANIFEST, "objects", why)
         for array in self._arrays.values():
             for name in array.names:
@@ -200,7 +199,7 @@ class ReleasedStore:
         return Budget.parse(self.attributes["epsilon"], self.attributes["delta"])
 
     def require(self, release_id: str) -> None:
-        """Refuse another release than the given one: it may have come to its place."""
+        """Refuse another release than the given one: the location may have been overwritten."""
         if self._manifest.release_id != release_id:
             raise IntegrityError(
                 f"{self.location}: holds another release than was opened. Open it again"
@@ -233,7 +232,7 @@ class ReleasedStore:
         return values
 
     def shard(self, path: str, index: int) -> FloatArray:
-        """Return one shard of an array that is cut along its first axis; the last few are kept."""
+        """Return one shard of an array that is cut along its first axis, by the cache."""
         return self._shards((path, index), lambda: self._shard(path, index))
 
     def blocks(self, path: str) -> StoredBlocks:
@@ -267,14 +266,14 @@ class ReleasedStore:
         return array.decoded(index, self._checked(array.name(index)), str(self.location))
 
     def _check_object(self, name: str) -> None:
-        """Check an object, never whole in memory: what a newer version added may be of any size."""
+        """Check an object in parts: one that a newer version added may be of any size."""
         entry = self._entry(name)
         with self._reading(name):
             measured = entry_of_parts(self.location.parts(name, entry.bytes))
         self._require_same(name, measured)
 
     def _read_all(self, read: Callable[[Any], Any], names: Collection[Any]) -> list[Any]:
-        """Read several at a time, where that is worth the threads."""
+        """Read objects, in threads where they are worth it."""
         if len(names) < self.location.worth_threads:
             return list(map(read, names))
         with ThreadPoolExecutor(_READERS) as pool:

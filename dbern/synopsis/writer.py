@@ -48,14 +48,14 @@ class ReleasedGroup:
 
     @property
     def path(self) -> str:
-        """Its path inside the store."""
+        """Path inside the store."""
         return f"components/{self.name}"
 
 
 class SynopsisWriter:
-    """Writes the store of one release; a crash at any point leaves something a rerun replaces.
+    """Writer of one release's store; a rerun replaces whatever a crash leaves.
 
-    Every method raises ReleaseError where the place cannot be used; nothing is published then.
+    Every method raises ReleaseError where the location cannot be used; nothing is published then.
     """
 
     def __init__(self, location: Location, release_id: str) -> None:
@@ -65,7 +65,7 @@ class SynopsisWriter:
         self._entries: dict[str, Entry] = {}
 
     def published(self) -> str | None:
-        """Return the SHA-256 of the manifest of this very release, where it is there."""
+        """Return the SHA-256 of this release's manifest; None where it is not published."""
         with storage_errors(self._location, "read"):
             try:
                 text = self._location.read(MANIFEST)
@@ -77,12 +77,12 @@ class SynopsisWriter:
         return entry_of(text).sha256
 
     def is_begun(self) -> bool:
-        """Whether this release's unfinished store is there."""
+        """Return whether this release's unfinished store is there."""
         with storage_errors(self._location, "read"):
             return owner(self._location) == self._release_id
 
     def begin(self, attributes: Mapping[str, Any], groups: Sequence[ReleasedGroup]) -> None:
-        """Replace what an interrupted attempt left, and write all metadata.
+        """Remove the files of an interrupted attempt, and write all metadata.
 
         Raises SpecError where the output holds anything that this release did not write.
         """
@@ -99,13 +99,13 @@ class SynopsisWriter:
             try:
                 self._location.begin(objects, self._release_id)
             except FileExistsError:
-                raise _taken(self._location) from None
+                raise _output_exists_error(self._location) from None
         self._metadata = {name: made[name] for name in made if name.endswith(ROOT)}
         self._entries = {name: entry_of(data) for name, data in objects.items()}
 
     def write(self, group: ReleasedGroup, slab: Slab, values: Int64Array) -> None:
         """Write one slab, which is one whole shard."""
-        with self._made() as store:
+        with self._open_store() as store:
             array = zarr.open_array(store, path=f"{group.path}/{COEFFICIENTS}", mode="r+")
             shape = group.component.lattice.slab_shape(slab)
             array[slab.start : slab.stop] = values.reshape(shape)
@@ -113,10 +113,10 @@ class SynopsisWriter:
     def write_released(
         self, group: ReleasedGroup, values: Int64Array, shrinkage: Mapping[str, float]
     ) -> None:
-        """Write released integers that are no lattice values, and the arrays of each map."""
+        """Write released integers that are not lattice values, and the arrays of each map."""
         component = group.component
         layouts = map_layouts(component, [axis_map.rank for axis_map in group.maps])
-        with self._made() as store:
+        with self._open_store() as store:
             parent = zarr.open_group(store, path=group.path, mode="r+")
             parent.create_group(component.noise.strategy_kind)
             _create_array(parent, released_path(component), values, layouts, shrinkage)
@@ -126,8 +126,8 @@ class SynopsisWriter:
                     _create_array(parent, path, matrix, layouts, attributes)
 
     @contextmanager
-    def _made(self) -> Iterator[MemoryStore]:
-        """Yield a store in memory that holds the metadata, and write what is added to it."""
+    def _open_store(self) -> Iterator[MemoryStore]:
+        """Yield a store in memory that holds the metadata, then write the objects added to it."""
         made = dict(self._metadata)
         yield MemoryStore(made)
         with storage_errors(self._location):
@@ -137,10 +137,10 @@ class SynopsisWriter:
                     self._entries[name] = entry_of(data)
                     self._location.write(name, data)
 
-    def finish(self, created: str, just_before: Callable[[], None] = lambda: None) -> str:
+    def finish(self, created: str, just_before: Callable[[], None]) -> str:
         """Make all objects durable, then publish the manifest; return its SHA-256.
 
-        `just_before` is called between: the last chance to refuse. Raises IntegrityError where the
+        `just_before` is called between, and may refuse. Raises IntegrityError where the
         store holds other objects than were written, or another manifest.
         """
         with storage_errors(self._location):
@@ -178,17 +178,17 @@ def check_output(location: Location, release_id: str | None) -> None:
                 f"release.output: {location} already holds a synopsis. Write another output"
             )
         if owner(location) != release_id or release_id is None:
-            raise _taken(location)
+            raise _output_exists_error(location)
 
 
-def _taken(location: Location) -> SpecError:
+def _output_exists_error(location: Location) -> SpecError:
     return SpecError(
         f"release.output: {location} already exists. Remove it or write another output"
     )
 
 
 def discard(location: Location, release_id: str) -> None:
-    """Remove what an interrupted attempt of this release left there, and nothing else."""
+    """Remove the files of an interrupted attempt of this release, and nothing else."""
     with storage_errors(location):
         location.discard(release_id)
 
@@ -227,14 +227,14 @@ def _create_array(
         compressors=ZstdCodec(level=1),
         dimension_names=layouts[path].dimensions,
         attributes={**layouts[path].attributes, **attributes},
-        config={"write_empty_chunks": True},  # readers need each object, one of zeros too
+        config={"write_empty_chunks": True},  # readers need each object, also of zeros
     )
     array[...] = values
 
 
 def _chunks(lattice: Layout) -> tuple[int, ...]:
-    """Divisor of the shard along the first axis, of about 64 Ki coefficients."""
+    """Return the shape of chunks: parts of a shard of about 64 Ki coefficients."""
     layers = lattice.slab_layers
-    wanted = max(1, min(layers, _CHUNK_COEFFICIENTS // lattice.layer))
-    first = next(count for count in range(wanted, 0, -1) if layers % count == 0)
+    most = max(1, min(layers, _CHUNK_COEFFICIENTS // lattice.layer))
+    first = next(count for count in range(most, 0, -1) if layers % count == 0)
     return (first, *lattice.shape[1:])

@@ -81,7 +81,7 @@ def test_a_large_request_is_within_the_tolerance_of_a_small_one(k):
 def test_the_way_depends_on_the_size_of_the_request_alone(k, monkeypatch):
     function, domain = polynomial(k), domain_of(len(k))
     points = points_of(domain, 5000)
-    monkeypatch.setattr(evaluator, "_AT_ONCE", 1000)
+    monkeypatch.setattr(evaluator, "_BATCH_POINTS", 1000)
     once = function(points, MANY)
     least = _least_resampled([one + 1 for one in k])
     assert not np.array_equal(once, function(points, least - 1), equal_nan=True)

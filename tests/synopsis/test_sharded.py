@@ -23,7 +23,7 @@ BOX = Domain((Axis("x", -3.0, 7.0), Axis("y", 1.0, 2.0), Axis("z", 0.0, 1e-3)))
 @pytest.mark.parametrize("h", [1, 3, 50])
 @pytest.mark.parametrize("k", [(9,), (200,), (30, 6), (10, 4, 7)])
 def test_values_are_those_of_the_whole_lattice(k, h, monkeypatch):
-    monkeypatch.setattr("dbern.synopsis.evaluate._ROWS", 30)
+    monkeypatch.setattr("dbern.synopsis.evaluate._LAZY_BATCH_POINTS", 30)
     monkeypatch.setattr("dbern.synopsis.evaluate._ADDED_VALUES", 24)
     domain, layers = Domain(BOX.axes[: len(k)]), 4
     values = np.random.default_rng(1).laplace(size=[count + 1 for count in k])

@@ -1,4 +1,4 @@
-"""Answers to questions: a value and the ends of its interval, to print or to take numbers of."""
+"""Answers to questions: a value and the ends of its interval, as text or as numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 Target: TypeAlias = Literal["records", "smoothed"]
-"""What is asked about: shares of the rows themselves, or the released function integrated."""
+"""Subject of a question: shares of the rows themselves, or integrals of the released function."""
 IntervalKind: TypeAlias = Literal["these-data", "population"]
-"""What the interval covers: the answer of the rows at hand, or of those that they were drawn of."""
+"""Rows of the answer that an interval covers: those at hand, or their population."""
 Percent: TypeAlias = Literal["%", "percentage points"]
 """Unit of shares, or of differences of shares, where people read them."""
 CELLS = "most of the interval is the cells' width"
 """Beginning of the note of an answer that cells make wide."""
-_MAX_ROWS_SHOWN = 60  # of the rows of a table; the others are in `to_dataset`
+_MAX_ROWS_SHOWN = 60  # in a table; `to_dataset` has all
 
 
 class Interval(NamedTuple):
@@ -109,20 +109,20 @@ class Answer:
         return printable(self.text() + ("\n" + self.note if self.note else ""), keep="\n")
 
     def text(self, *, confidence: bool = True) -> str:
-        """Write the value and its interval, and how sure it is; without the note."""
+        """Write the value, its interval and its confidence; without the note."""
         if hasattr(self.value, "dims"):
             table = self.to_dataset().to_dataframe().to_string(**self._table_formats)
-            return f"{self._titled}, all at once{f', {self._confidence}' * confidence}\n{table}"
+            return f"{self._title}, all at once{f', {self._confidence}' * confidence}\n{table}"
         value, low, high = self._texts
         value += f" {self.percent}" if self.percent else ""
         interval = f"({low} to {high}{f', {self._confidence}' * confidence})"
         if self.sentence:
-            begun = value if self.sentence.startswith("{}") else ""  # columns may be named so too
-            return f"{begun}{self.sentence.removeprefix('{}')} {interval}"
+            beginning = value if self.sentence.startswith("{}") else ""  # a column's name may be {}
+            return f"{beginning}{self.sentence.removeprefix('{}')} {interval}"
         return f"{self.question}: {value} {interval}"
 
     def _repr_html_(self) -> str:
-        rows = {"question": self._titled, "confidence": self._confidence}
+        rows = {"question": self._title, "confidence": self._confidence}
         rows |= {"note": self.note} if self.note else {}
         if not hasattr(self.value, "dims"):
             return html_table(rows | dict(zip(("value", "from", "to"), self._texts, strict=True)))
@@ -130,16 +130,15 @@ class Answer:
         return html_table(rows) + str(table)
 
     @property
-    def _titled(self) -> str:
+    def _title(self) -> str:
         """The question, and the unit of numbers that stand alone in a table."""
         return self.question + (f", in {self.percent}" if self.percent else "")
 
     @property
     def _confidence(self) -> str:
-        """Confidence in words, and of what where it is not of the rows at hand."""
-        of_drawn = self.interval == "population"
-        whose = " for the population, sampling errors taken as normal" if of_drawn else ""
-        return f"{100 * (1 - self.beta):.6g} % sure{whose}"
+        """Confidence in words, and whose it is where not of the rows at hand."""
+        suffix = " for the population, sampling errors taken as normal"
+        return f"{100 * (1 - self.beta):.6g} % sure{suffix * (self.interval == 'population')}"
 
     @property
     def _texts(self) -> list[str]:

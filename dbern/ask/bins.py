@@ -84,15 +84,15 @@ class NoisyMeasure:
         return self.values if self.scales is None else self.values @ self.scales.inverse.T
 
     def on_released(self, weights: FloatArray) -> FloatArray:
-        """Return weights (.., released) of what is released that are those (.., bins) of bins."""
+        """Return the weights (.., released) of released values that equal weights (.., bins)."""
         return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
 
     def on_bins(self, weights: FloatArray) -> FloatArray:
-        """Return the weights (.., bins) of bins that those (.., released) are."""
+        """Return the weights (.., bins) of bins that equal weights (.., released)."""
         return weights if self.scales is None else np.asarray(weights @ self.scales.matrix)
 
     def population(self, rows: float) -> NoisyMeasure:
-        """Return the same, of independent rows, so that functionals tell their population's.
+        """Return the measure of independent rows, whose functionals are about their population.
 
         A functional of zero mean, ``sum_j w_j c_j``, is a mean over rows of ``w(t) = sum_j w_j
         beta_j(t)``, and ``w(t)^2 <= sum_j w_j^2 beta_j(t)``: its variance is at most ``sum_j w_j^2
@@ -103,14 +103,14 @@ class NoisyMeasure:
     @property
     def noise(self) -> FloatArray:
         """Draws of the noise of all that is released, in shares: (b_1, .., b_l, draws)."""
-        noise = _simulated(self.law, self.values.size, self.stream)
+        noise = _simulate_noise(self.law, self.values.size, self.stream)
         if self.spread is not None:
             sampled = normal_draws(self.spread.size, noise.shape[1], self.stream)
             noise = noise + self.released_shifts(np.sqrt(self.spread).reshape(-1, 1) * sampled)
         return noise.reshape(*self.values.shape, -1)
 
     def released_shifts(self, shifts: FloatArray) -> FloatArray:
-        """Return by how much shifts (bins, m) of the bins shift what is released."""
+        """Return the shifts of released values by shifts (bins, m) of the bins."""
         return shifts if self.scales is None else np.asarray(self.scales.matrix @ shifts)
 
     @property
@@ -124,7 +124,7 @@ class NoisyMeasure:
         return errors_of(self.law).covariance.scaled(math.ldexp(1.0, self.law.granularity_exponent))
 
     def orthonormal(self, weights: FloatArray) -> FloatArray:
-        """Return a basis (released, m) of the weights that weights (m, bins) of bins are.
+        """Return a basis (released, m) of released values' weights, from weights (m, bins) of bins.
 
         Each has the noise of one value, sampling included, and no two have any in common.
         """
@@ -200,7 +200,7 @@ class BinView:
         return self.functionals(weights)[0]
 
     def first_draws(self, count: int) -> BinView:
-        """Return the view of some draws; of none, the law's tail tells all that is known."""
+        """Return the view with the first draws; without draws the law's tail bounds the noise."""
         return replace(self, noise=self.noise[..., :count])
 
     def of(self, weights: FloatArray) -> FloatArray:
@@ -243,9 +243,9 @@ class BinView:
         """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
         released = [self.measure.on_released(rows) for rows in weights]
         pairs = zip(released, self.draws_of(*released), strict=True)
-        return [self._evaluated(*pair) for pair in pairs]
+        return [self._evaluate(*pair) for pair in pairs]
 
-    def _evaluated(self, weights: FloatArray, draws: FloatArray) -> Functionals:
+    def _evaluate(self, weights: FloatArray, draws: FloatArray) -> Functionals:
         sizes = (np.abs(weights) * self.max_weights[:, None]).sum(axis=1)
         rounding_error = self.bin_error * sizes.sum(axis=1)
         value = np.asarray(np.einsum("mlb,lb->m", weights, self.values))
@@ -309,10 +309,10 @@ def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
 
 
 @lru_cache(maxsize=8)
-def _simulated(law: ValueNoise, size: int, stream: int) -> FloatArray:
-    """Draw the noise of so many bins, in shares: (bins, draws); none where they are too many."""
-    fitting = _NOISE_NUMBERS // size
-    draws = max(_MIN_DRAWS, min(_MAX_DRAWS, fitting // 4), min(DRAWS, fitting))
+def _simulate_noise(law: ValueNoise, size: int, stream: int) -> FloatArray:
+    """Draw the noise of so many bins, in shares, (bins, draws); no draws of too many bins."""
+    max_draws = _NOISE_NUMBERS // size
+    draws = max(_MIN_DRAWS, min(_MAX_DRAWS, max_draws // 4), min(DRAWS, max_draws))
     if size * draws > 4 * _NOISE_NUMBERS:
         return np.empty((size, 0))
     noise = errors_of(law).simulate(size, draws, public_stream("questions", stream))

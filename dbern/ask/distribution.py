@@ -1,4 +1,4 @@
-"""``Distribution``: released bins, asked anything; every answer is post-processing."""
+"""``Distribution``: released bins that answer questions; every answer is post-processing."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from dbern.privacy.public_numbers import public_stream, uniform
 from dbern.system import memory_limit
 from dbern.types import FloatArray
 
-_BYTES_OF_DRAW = 24  # of each uniform number that a point is made of, with what computes it
+_BYTES_OF_DRAW = 24  # of each uniform number of a point, with temporary arrays
 
 
-def read_counts(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, int]:
-    """Read how many points to draw, of a seed. Raises SpecError for more than fit into memory."""
+def read_sample_arguments(measure: NoisyMeasure, n: object, seed: object) -> tuple[int, int]:
+    """Read a count of points and a seed. Raises SpecError for more than fit into memory."""
     counts = per_axis([n, seed], 2, 0, 2**63)
     if counts is None or counts[0] < 1:
         raise SpecError(
             "sample: n and seed are integers. Write how many points to draw, at least 1, and "
             "a seed that is not negative"
         )
-    count, number = counts
+    count, seed_number = counts
     degree = max(splines.degree for splines in measure.splines)
     largest = memory_limit() // (_BYTES_OF_DRAW * (degree + len(measure.splines) + 4))
     if count > largest:
         raise SpecError(f"sample: n = {largest} and less fit into memory. Draw several parts")
-    return count, number
+    return count, seed_number
 
 
-def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
+def draw_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
     """Draw points (count, l) of the unit cube by the law of `Distribution.sample`."""
     stream = public_stream("questions, sample", seed)
     cumulative = np.cumsum(_nearest_measure(measure.bins.ravel()))
@@ -65,16 +65,16 @@ def sampled_points(measure: NoisyMeasure, count: int, seed: int) -> FloatArray:
 
 
 def _nearest_measure(values: FloatArray) -> FloatArray:
-    """Return the nearest numbers (m,) to some that are not negative and have the same sum.
+    """Project numbers (m,) to the nearest ones that are not negative and have the same sum.
 
-    They are what is left above a threshold. All numbers of noise above 0 together would be a
+    These are what exceeds a threshold. All numbers of noise above 0 together would be a
     uniform law beside that of the rows, as large as there are bins. Zeros for a sum below 0.
     """
-    total, falling = float(values.sum()), np.sort(values)[::-1]
+    total, descending = float(values.sum()), np.sort(values)[::-1]
     if total <= 0:
         return np.zeros_like(values)
-    thresholds = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(falling > thresholds)[-1]
+    thresholds = (np.cumsum(descending) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(descending > thresholds)[-1]
     return np.asarray(np.maximum(values - thresholds[last], 0.0))
 
 
@@ -468,6 +468,6 @@ class Distribution(ReleasedBins):
             For a count that is not above 0, or needs more memory than this process may use; where
             the released total is not above 0.
         """
-        unit = sampled_points(self.measures[0], *read_counts(self.measures[0], n, seed))
+        unit = draw_points(self.measures[0], *read_sample_arguments(self.measures[0], n, seed))
         axes = zip(self.domain.axes, unit.T, strict=True)
         return np.column_stack([axis.at(column) for axis, column in axes])

@@ -1,4 +1,4 @@
-"""Means, covariances, variances and correlations of axes, of the rows that a condition holds.
+"""Means, covariances, variances and correlations of axes, of all rows or under a condition.
 
 Integrals of polynomials of one axis or two have one ball for the noise of all of them. Proof:
 docs/intervals.md, "One ball holds all functionals of a span".
@@ -44,13 +44,13 @@ from dbern.types import BoolArray, FloatArray
 Bounds: TypeAlias = FloatArray  # lower and upper, (2,)
 PlanePolynomial: TypeAlias = FloatArray  # coefficients of x^i y^j, (3, 3)
 CONSTANT = np.diag([1.0, 0.0, 0.0])
-_EVERY = (-(2.0**100), 2.0**100)  # quotient, of any size
-_MIN_VARIANCE = 1e-4  # that scales: any is right
+_ALL_QUOTIENTS = (-(2.0**100), 2.0**100)
+_MIN_VARIANCE = 1e-4  # of a scale, which may be any
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Mean(OptionQuestion):
-    """Mean of an axis, in its units, of the rows that a condition on the others holds."""
+    """Mean of an axis, in its units, under a condition on the others."""
 
     option = MEAN
     axis: Axis
@@ -176,7 +176,7 @@ class PolynomialSpan:
         The covariance is ``a / m - b c / m^2`` at ``b = c = 0``: half the trace of its second
         derivatives times the covariance of the noise is ``(a v_mm / m - v_am - v_bc) / m^2``.
         """
-        product, total = times(f, g), self.estimate(CONSTANT)
+        product, total = multiply(f, g), self.estimate(CONSTANT)
         value = self.estimate(product) / total
         functions = product, f, g, CONSTANT
         weights = np.concatenate([self.estimate_weights(function) for function in functions])
@@ -187,7 +187,7 @@ class PolynomialSpan:
         return float(value - (value * noise[3, 3] - noise[0, 3] - noise[1, 2]))
 
     def radius(self, polynomials: list[PlanePolynomial]) -> Radius:
-        """Return that of the ball for the span of these polynomials' powers of both axes."""
+        """Return the radius of the ball for the span of these polynomials' powers of both axes."""
         used = np.any([polynomial != 0 for polynomial in polynomials], axis=0)
         powers = np.zeros((int(used.sum()), 3, 3))
         powers[(np.arange(len(powers)), *np.nonzero(used))] = 1.0
@@ -228,9 +228,9 @@ class PolynomialSpan:
         below, above = self._sides(*top)
         contrast = partial(Contrast.of_weights, self.view)
         pairs = [(contrast(below, k), contrast(above, k)) for k in self._sides(*base)]
-        first = min(lower.accepted(radius, -1, _EVERY)[0] for lower, _ in pairs)
-        last = max(upper.accepted(radius, 1, _EVERY)[1] for _, upper in pairs)
-        return np.asarray(np.clip(np.concatenate([first, last]), *_EVERY))
+        first = min(lower.accepted(radius, -1, _ALL_QUOTIENTS)[0] for lower, _ in pairs)
+        last = max(upper.accepted(radius, 1, _ALL_QUOTIENTS)[1] for _, upper in pairs)
+        return np.asarray(np.clip(np.concatenate([first, last]), *_ALL_QUOTIENTS))
 
     def _sides(self, f: FloatArray, bound: FloatArray) -> tuple[FloatArray, FloatArray]:
         middle, *gaps = self._conditions
@@ -257,16 +257,16 @@ class CenteredAxes:
     @property
     def half(self) -> PlanePolynomial:
         """Half the sum of both squares, at least ``|u v|``."""
-        return (times(self.u, self.u) + times(self.v, self.v)) / 2
+        return (multiply(self.u, self.u) + multiply(self.v, self.v)) / 2
 
     def means(self, span: PolynomialSpan, radius: Radius) -> list[Bounds]:
         """Return ends of both means: ``|u|`` is at most ``(u^2 / size + size) / 2``."""
-        bounds = [(times(w, w) / self.size + self.size * CONSTANT) / 2 for w in (self.u, self.v)]
+        bounds = [(multiply(w, w) / self.size + self.size * CONSTANT) / 2 for w in (self.u, self.v)]
         pairs = zip((self.u, self.v), bounds, strict=True)
         return [span.quotient_bounds(radius, pair, (CONSTANT, CONSTANT)) for pair in pairs]
 
 
-def centered_axes(span: PolynomialSpan) -> CenteredAxes:
+def center_axes(span: PolynomialSpan) -> CenteredAxes:
     """Return the axes of a span, centered and scaled."""
     total = span.estimate(CONSTANT)
     polynomials, deviations, square_gaps = [], [], []
@@ -274,7 +274,7 @@ def centered_axes(span: PolynomialSpan) -> CenteredAxes:
         t = np.roll(CONSTANT, 1, axis=position)
         mean = float(np.clip(span.estimate(t) / total, 0.0, 1.0))
         centered = t - mean * CONSTANT
-        variance = span.estimate(times(centered, centered)) / total
+        variance = span.estimate(multiply(centered, centered)) / total
         polynomials.append(centered)
         deviations.append(math.sqrt(max(variance, _MIN_VARIANCE)))
         splines = span.measure.splines[axis]
@@ -285,7 +285,7 @@ def centered_axes(span: PolynomialSpan) -> CenteredAxes:
     return CenteredAxes(u, v, scales, size, scales**2 * [square_gaps[0], square_gaps[-1]])
 
 
-def times(f: PlanePolynomial, g: PlanePolynomial) -> PlanePolynomial:
+def multiply(f: PlanePolynomial, g: PlanePolynomial) -> PlanePolynomial:
     """Return the product of two polynomials of degree 1 an axis."""
     product = np.zeros((3, 3))
     for i, j in np.ndindex(2, 2):
@@ -294,7 +294,7 @@ def times(f: PlanePolynomial, g: PlanePolynomial) -> PlanePolynomial:
 
 
 def product_bounds(x: Bounds, y: Bounds) -> Bounds:
-    """Return ends of products of numbers between ends."""
+    """Return the ends of all products of two numbers between given ends."""
     products = np.multiply.outer(x, y)
     return np.array([products.min(), products.max()])
 
@@ -380,7 +380,7 @@ class Correlation(Covariance):
 
 
 def _covariance(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float, float]:
-    product, half = times(axes.u, axes.v), axes.half
+    product, half = multiply(axes.u, axes.v), axes.half
     polynomials = [CONSTANT, axes.u, axes.v, product, *([half] if span.has_gaps else [])]
     radius, single = span.radius(polynomials), len(span.axes) == 1
     first = span.quotient_bounds(radius, (product, half), (CONSTANT, CONSTANT))
@@ -396,7 +396,7 @@ def _covariance(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float,
 
 def _correlation(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float, float]:
     u, v, half = axes.u, axes.v, axes.half
-    product, difference = times(u, v), (times(u, u) - times(v, v)) / 2
+    product, difference = multiply(u, v), (multiply(u, u) - multiply(v, v)) / 2
     radius = span.radius([CONSTANT, u, v, product, half, difference])
     covariance, *variances = (span.covariance_estimate(*pair) for pair in ((u, v), (u, u), (v, v)))
     deviations = math.sqrt(max(variances[0], 0.0) * max(variances[1], 0.0))
@@ -431,6 +431,6 @@ def _statistic_interval(
     low, high = bounds
     value = (low + high) / 2
     if span.estimate(CONSTANT) > 0:
-        value, low, high = statistic(span, centered_axes(span))
+        value, low, high = statistic(span, center_axes(span))
     value = min(max(value, low), high)
     return Interval.without_cells(*(np.array([number]) for number in (value, low, high)))

@@ -1,10 +1,9 @@
-"""A question about released bins, from what is written to its answer; each kind is a module.
+"""Base of the questions about released bins, from their text to their answer.
 
-A kind is a class whose `_interval` bounds the answer of one array of bins, by
-`dbern.ask.interval` of the envelopes of its weights. All that they share is here: a
-interval for each group at its fraction of beta, populations, labels, units and notes. A kind that
-`dbern.ask.options` names is an option of ``dbern ask`` too; `Distribution.ask` takes
-any.
+A kind of question is a class whose `_interval` bounds the answer of one array of bins, by
+`dbern.ask.interval` of the envelopes of its weights. What all kinds share is here: an interval for
+each group at its fraction of beta, populations, labels, units and notes. A kind that
+`dbern.ask.options` names is an option of ``dbern ask`` too; `Distribution.ask` takes any.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ from dbern.types import BoolArray, FloatArray
 _BETA = Fraction(1, 20)
 FEW_ROWS = 10
 """Rows of a region, or outside it, from which on the sampling error is taken as normal."""
-_MANY = 64  # points, of which the function's band may be narrower than their intervals
-_MAX_FACTOR = 99.0  # by which an interval is said to be wider than its noise
+_MANY = 64  # points, from which on the function's band may be narrower than their intervals
+_MAX_FACTOR = 99.0  # largest printed factor of an interval's width over its noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +70,7 @@ class ReleasedBins:
     response: ReleasedResponses | None = None
     choices: int = 1
     band: FunctionBand | None = None
-    _count: int = field(default=0, init=False)
+    _question_count: int = field(default=0, init=False)
 
     def __repr__(self) -> str:
         axes = ", ".join(self.domain.names)
@@ -88,8 +87,8 @@ class ReleasedBins:
         if self.account is not None:
             return self.account.take(None if beta is None else read_beta(beta))
         probability = _BETA if beta is None else read_beta(beta)
-        self._count += 1
-        if self._count == 2:
+        self._question_count += 1
+        if self._question_count == 2:
             warnings.warn(
                 "each answer holds with its own probability, not all of them together. For "
                 "that write: with distribution.confidence(0.05) as c: and ask c",
@@ -99,7 +98,7 @@ class ReleasedBins:
 
     @property
     def rounding_text(self) -> str:
-        """Whose answers they are, in words, where rows are rounded."""
+        """Text about rounded rows, "" where no axis has a resolution."""
         text = rounded_text(self.domain.axes)
         return text and f", of rows {text}"
 
@@ -174,7 +173,7 @@ class Question(ABC):
 
     @property
     def measures(self) -> Sequence[NoisyMeasure]:
-        """Bins that are asked, one array a group."""
+        """Bins to ask, one array a group."""
         return self.bins.measures
 
     @property
@@ -294,7 +293,7 @@ class CommonOptions:
 
 
 DeferredQuestion: TypeAlias = Callable[[ReleasedBins, Fraction], Iterator[Answer]]
-"""From the bins whose account pays, and a part of beta, to answers of what is read then."""
+"""Function from the bins whose account pays, and a part of beta, to answers."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -308,7 +307,7 @@ class OptionQuestion(Question):
     def from_text(
         cls, text: str, bins: ReleasedBins, options: CommonOptions
     ) -> Sequence[DeferredQuestion]:
-        """Read what is written after the option, "" after a flag."""
+        """Read the text after the option, "" after a flag."""
 
 
 def load_question(option: QuestionOption) -> type[OptionQuestion]:
@@ -318,7 +317,7 @@ def load_question(option: QuestionOption) -> type[OptionQuestion]:
 
 
 def deferred(read: Callable[[], Question], where: str = "") -> DeferredQuestion:
-    """Return what reads and asks one question, when it is asked; `where` follows its text."""
+    """Return a function that reads and asks one question; `where` follows its text."""
 
     def answers(payer: ReleasedBins, beta: Fraction) -> Iterator[Answer]:
         answer = read().ask(payer, str(beta))
@@ -335,11 +334,11 @@ def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
     """
     if not len(width):
         return ""
-    rounded = ""
+    hint = ""
     if anywhere := [axis.name for axis in domain.axes if axis.multiples is None]:
         factor = float(np.median(width / np.maximum(width - cells, width / _MAX_FACTOR)))
         times = f"about {factor:.1f}" if factor < _MAX_FACTOR else f"more than {_MAX_FACTOR:g}"
-        rounded = (
+        hint = (
             " and, where rows stand at few values, [data.resolution] "
             f"{toml_key(anywhere[0])} = ..: it is {times} times as wide as with one, and more "
             "where values are few"
@@ -347,5 +346,5 @@ def _cells_note(domain: Domain, cells: FloatArray, width: FloatArray) -> str:
     return (
         f"{CELLS}: bins do not tell where in a cell a row is. "
         "It is narrower where a density or regression is released with [mechanism] "
-        f'questions = ["mass", "quantile"] alone{rounded}'
+        f'questions = ["mass", "quantile"] alone{hint}'
     )

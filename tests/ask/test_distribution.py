@@ -26,7 +26,7 @@ from dbern.ask import kernel_envelopes as of_kernel
 from dbern.ask import polygon_envelopes as of_polygon
 from dbern.ask import shares as of_quantiles
 from dbern.ask import splines as of_step
-from dbern.ask.distribution import _nearest_measure, sampled_points
+from dbern.ask.distribution import _nearest_measure, draw_points
 from dbern.ask.interval import Denominator, quotient_interval
 from dbern.ask.polygon_envelopes import polygon_envelope
 from dbern.ask.regions import Polygons, region_text
@@ -164,8 +164,8 @@ def test_answers_cover_at_least_as_often_as_they_say(axes, draws):
 @pytest.mark.parametrize(("question", "part"), [("mean", 2), ("variance", 4)])
 def test_a_part_of_the_noise_is_caught(monkeypatch, question, part):
     """They have no bias: their whole band is noise, of variances in three directions."""
-    simulated = module._simulated
-    monkeypatch.setattr(module, "_simulated", lambda *asked: simulated(*asked) / part)
+    simulated = module._simulate_noise
+    monkeypatch.setattr(module, "_simulate_noise", lambda *asked: simulated(*asked) / part)
     found = covered(1, 5000, {question: QUESTIONS[question]}, ["smooth"], 100)
     assert found["smooth", question] < 90
 
@@ -442,7 +442,7 @@ def test_points_are_where_the_rows_are_however_many_bins_are_noise():
         values=noisy, splines=(AxisSplines(90, 0),) * 2, scales=None,
     )  # fmt: skip
     np.testing.assert_allclose(
-        sampled_points(measure, 20_000, 1).mean(axis=0), rows.mean(axis=0), atol=0.01
+        draw_points(measure, 20_000, 1).mean(axis=0), rows.mean(axis=0), atol=0.01
     )
     nearest = _nearest_measure(noisy.ravel())
     assert nearest.min() == 0

@@ -28,7 +28,7 @@ def mostly_slow(questions, *quick):
 @pytest.fixture
 def without_draws(monkeypatch):
     """Any map is too large to simulate its noise."""
-    monkeypatch.setattr(bins, "_simulated", bins._simulated.__wrapped__)
+    monkeypatch.setattr(bins, "_simulate_noise", bins._simulate_noise.__wrapped__)
     monkeypatch.setattr(bins, "_NOISE_NUMBERS", 1)
 
 

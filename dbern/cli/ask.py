@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dbern.ask import options as question_options
-from dbern.cli.output import DETAILS, SYNOPSIS, common, parsed, shown_progress, stdout_refusals
+from dbern.cli.output import DETAILS, SYNOPSIS, check_stdout, common, parse_with, show_progress
 from dbern.errors import printable
 from dbern.system import counted
 
@@ -158,7 +158,7 @@ def _print_csv(answers: Iterator[Answer]) -> None:
         table = _table(answer)
         axis_columns = [name for name in table if name not in (*_COLUMNS, "point")]
         table = table.rename(columns=dict.fromkeys(axis_columns, "place")).reindex(columns=_COLUMNS)
-        with stdout_refusals():
+        with check_stdout():
             table.map(_csv_cell).to_csv(sys.stdout, index=False, header=index == 0)
             sys.stdout.flush()
 
@@ -208,7 +208,7 @@ def _read_order(value: str) -> int | str:
 @click.option(
     "--h",
     "order",
-    callback=parsed(_read_order),
+    callback=parse_with(_read_order),
     metavar="H",
     help='Order of the operator, or "auto"; any choice is free.',
 )
@@ -263,7 +263,7 @@ def query(
     if shapes:
         synopsis = synopsis.shaped(*shapes)
     quantity: Quantity = "probability" if probabilities else "interval" if interval else "value"
-    with shown_progress(quiet) as progress:
+    with show_progress(quiet) as progress:
         counts = answer(synopsis, queries, answers, h=order, quantity=quantity, progress=progress)
     steps = synopsis.metadata.get("post_processing", [])
     text = f"answered {counted(counts.rows, 'row')} in {answers}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dbern.cli.output import common, shown_progress, tell
+from dbern.cli.output import common, print_line, show_progress
 from dbern.errors import SpecError
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def demo(rows: int, folder: Path, quiet: bool) -> tuple[Any, str]:
 
     def say(text: str) -> None:
         if not quiet:
-            tell(text)
+            print_line(text)
 
-    with storage_errors(Folder(folder)), shown_progress(quiet) as progress:
+    with storage_errors(Folder(folder)), show_progress(quiet) as progress:
         _begin(folder)
         _write_trips(folder / "trips", rows, progress)
         (folder / "release.toml").write_text(_SPEC.format(bandwidth=_BANDWIDTH))

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import click
 
-from dbern.cli.output import common, parsed, shown_progress
+from dbern.cli.output import common, parse_with, show_progress
 
 if TYPE_CHECKING:
     from dbern.ledger import DatasetStatus
@@ -58,7 +58,7 @@ def _amount(value: str) -> Fraction:
         raise click.BadParameter(message) from None
 
 
-_TEXT, _DECIMAL = parsed(_name), parsed(_amount)
+_TEXT, _DECIMAL = parse_with(_name), parse_with(_amount)
 _DATASET = click.option(
     "--dataset", required=True, callback=_TEXT, metavar="NAME", help="Whose budget it is."
 )
@@ -209,7 +209,7 @@ def charge(
 @click.option("--log", "with_log", is_flag=True, help="Add every event since the beginning.")
 @click.option(
     "--warn-below",
-    callback=parsed(_percentage),
+    callback=parse_with(_percentage),
     metavar="20%",
     help="Exit with 3 where less than this of what was granted (in this period) remains.",
 )
@@ -258,7 +258,7 @@ def abandon(url: str, dataset: str, name: str, quiet: bool) -> tuple[Any, str]:
     from dbern.ledger import BudgetLedger
     from dbern.run.stages import abandon as give_up
 
-    with shown_progress(quiet) as progress, BudgetLedger.open(url) as opened:
+    with show_progress(quiet) as progress, BudgetLedger.open(url) as opened:
         given_up = give_up(opened, dataset, name, progress)
     charge = given_up.reservation.charge
     text = (

@@ -17,7 +17,7 @@ from dbern.cli.doctor import doctor
 from dbern.cli.init import init
 from dbern.cli.ledgers import ledger
 from dbern.cli.metrics import metrics
-from dbern.cli.output import JsonLines, close_quietly, escape_unencodable, tell
+from dbern.cli.output import JsonLines, close_quietly, escape_unencodable, print_line
 from dbern.cli.releases import catch_up, plan, release
 from dbern.cli.reports import draw_change, write_report
 from dbern.cli.show import show, verify
@@ -135,9 +135,9 @@ def _fail(kind: str, message: str, code: int, as_json: bool) -> int:
     if as_json:
         _print_failure(kind, message, code)
     if lines := JsonLines.installed():
-        lines.failed(kind, message, code)
+        lines.print_failure(kind, message, code)
     else:
-        tell(f"dbern: {message}")
+        print_line(f"dbern: {message}")
     return code
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from dbern.cli.output import common, imports_noted, parsed, write_file
+from dbern.cli.output import common, note_imports, parse_with, write_file
 from dbern.cli.releases import DAYS, due
 from dbern.system import version
 
@@ -75,7 +75,7 @@ def _schedule(value: str) -> Schedule:
     "--due",
     "schedules",
     multiple=True,
-    callback=parsed(lambda values: [*map(_schedule, values)]),
+    callback=parse_with(lambda values: [*map(_schedule, values)]),
     metavar="SPEC:day|week:N",
     help="Count which of the last N partitions are not published. May be repeated.",
 )
@@ -107,7 +107,7 @@ def metrics(
     Run it by a timer with --textfile. It changes nothing. Specs of --due are code, as in dbern
     plan.
     """
-    with imports_noted(silent=quiet or as_json):
+    with note_imports(silent=quiet or as_json):
         statistics = list(samples(url, schedules, certificates, private=private))
     text = _exposition(statistics)
     if textfile is not None:

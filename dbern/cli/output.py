@@ -54,24 +54,24 @@ def common(command: Callable[..., tuple[Any, ...] | None]) -> Callable[..., int]
         plain = json.dumps(content, indent=1) if as_json else printable(text, keep="\n\t")
         try:
             if content is not None:
-                with stdout_refusals():
+                with check_stdout():
                     click.echo(plain)
         except DbernError as error:
             if not any(code):
                 raise
-            tell(f"dbern: {error}")  # the command's own exit code counts more
+            print_line(f"dbern: {error}")  # the command's own exit code counts more
         return code[0] if code else 0
 
     return printed
 
 
-def parsed(read: Callable[[str], Any]) -> Callable[..., Any]:
+def parse_with(read: Callable[[str], Any]) -> Callable[..., Any]:
     """Return a click callback that reads an option's text, where it is given."""
     return lambda _context, _parameter, value: None if value is None else read(value)
 
 
 @contextmanager
-def stdout_refusals() -> Iterator[None]:
+def check_stdout() -> Iterator[None]:
     """Report a result that a full disk under stdout does not take."""
     try:
         yield
@@ -119,7 +119,7 @@ def close_quietly() -> None:
                 os.dup2(nowhere.fileno(), stream.fileno())  # a caller's stream has no number
 
 
-def tell(text: str) -> None:
+def print_line(text: str) -> None:
     """Print a line on stderr; ignore a closed terminal or a full disk."""
     with suppress(OSError):
         click.echo(printable(text, keep="\n\t"), err=True)
@@ -166,30 +166,30 @@ class JsonLines(logging.Handler):
             fields = {"event": "said", "message": str(record.msg)}
         self._print(record.levelname.lower(), {"logger": record.name, **fields})
 
-    def failed(self, kind: str, message: str, code: int) -> None:
+    def print_failure(self, kind: str, message: str, code: int) -> None:
         """Print how the command failed."""
-        self._print(
-            "error", {"event": "failed", "error": kind, "message": message, "exit_code": code}
-        )
+        fields = {"event": "failed", "error": kind, "message": message, "exit_code": code}
+        self._print("error", fields)
 
     def _print(self, level: str, fields: dict[str, Any]) -> None:
-        tell(json.dumps({"level": level, **self._release, **fields}))
+        print_line(json.dumps({"level": level, **self._release, **fields}))
 
 
 @contextmanager
-def imports_noted(*, silent: bool) -> Iterator[None]:
+def note_imports(*, silent: bool) -> Iterator[None]:
     """Note on stderr each module that a spec names, before its code runs."""
 
     def note(module: str, key: str) -> None:
         if not silent:
-            tell(f"note: {key} runs the code of module {module}; a spec is trusted like a program")
+            run = f"{key} runs the code of module {module}"
+            print_line(f"note: {run}; a spec is trusted like a program")
 
     with imports_told(note):
         yield
 
 
 @contextmanager
-def shown_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> Iterator[Progress]:
+def show_progress(quiet: bool, lines: str = "plain", *, here: bool = True) -> Iterator[Progress]:
     """Show a progress bar on a terminal, elsewhere a line every few seconds, or JSON lines."""
     if lines == "json":
         JsonLines(quiet=quiet).install(here=here)  # main removes it after it prints a failure
@@ -249,6 +249,6 @@ def _plain_lines() -> Progress:
         waits = done == 0  # a wait of unknown length
         if waits or (done >= total and now - started > 1) or now - last > _LINE_SECONDS:
             last = now
-            tell(f"{stage}: {done} of {total}")
+            print_line(f"{stage}: {done} of {total}")
 
     return update

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from dbern.cli.output import DETAILS, MORE, common, imports_noted, log_format, shown_progress
+from dbern.cli.output import DETAILS, MORE, common, log_format, note_imports, show_progress
 from dbern.errors import DbernError, OtherDataError, OtherVersionError, SpecError, printable
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def plan(
     from dbern.privacy.budget import decimal_text
     from dbern.system import resolve_url
 
-    with imports_noted(silent=quiet or as_json):
+    with note_imports(silent=quiet or as_json):
         spec = ReleaseSpec.load(spec_path, partition=partition)
         resolve_url(spec.budget.ledger, spec.base)  # refuses what the release would
         if spec.stream is not None:
@@ -208,7 +208,7 @@ def plan(
             planned = make_plan(spec)
             arguments = shlex.quote(spec_path) + (f" --partition {partition}" if partition else "")
             return _content(planned), _plan_text(planned, arguments, details=details)
-        with shown_progress(quiet) as progress:
+        with show_progress(quiet) as progress:
             epsilon, planned = smallest_epsilon(spec, target_error, progress, about)
     advice = f'write epsilon = "{decimal_text(epsilon)}"'
     if about == "any-database" and planned.on_lattice:
@@ -264,7 +264,7 @@ def release(
     from dbern.run import stages
 
     silent, here = quiet or as_json or log_format == "json", scheduler is None
-    with imports_noted(silent=silent), shown_progress(quiet, log_format, here=here) as progress:
+    with note_imports(silent=silent), show_progress(quiet, log_format, here=here) as progress:
         spec = ReleaseSpec.load(spec_path, partition=partition)
         out = stages.release(
             spec, scheduler=scheduler, wait_for_workers=wait_for_workers, progress=progress

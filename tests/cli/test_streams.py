@@ -53,7 +53,7 @@ def test_a_terminal_that_is_closed_under_a_bar_stops_nothing(monkeypatch):
     terminal = os.fdopen(writer, "w")
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
-        with progress_lines.shown_progress(quiet=False) as progress:
+        with progress_lines.show_progress(quiet=False) as progress:
             progress("counting", 1, 2)
             os.close(reader)
             progress("counting", 2, 2)
@@ -103,7 +103,7 @@ def test_a_reader_that_has_enough_ends_it_in_silence(project, capfd, monkeypatch
 
 
 def test_whoever_waits_is_told_at_once(capsys):
-    with progress_lines.shown_progress(quiet=False) as progress:
+    with progress_lines.show_progress(quiet=False) as progress:
         progress("waiting for another process", 0, 1)
         assert capsys.readouterr().err == "waiting for another process: 0 of 1\n"
         progress("counting", 1, 2)

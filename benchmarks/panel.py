@@ -46,7 +46,7 @@ from dbern.planning.planner import plan_files
 from dbern.privacy.families import errors_of, family_of
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import BinnedStrategy
-from dbern.synopsis.smoothing import shrunk_within
+from dbern.synopsis.smoothing import shrink_within
 from dbern.types import FloatArray
 
 BANDWIDTHS, EPSILONS = (0.02, 0.1), (0.1, 1.0)
@@ -398,7 +398,7 @@ class Cell:
         def answered(seed: int) -> FloatArray:
             most = component.most_silenced
             return (
-                shrunk_within(noisy(seed), known, strategy, plan.h, most)[0]
+                shrink_within(noisy(seed), known, strategy, plan.h, most)[0]
                 if most
                 else noisy(seed)
             )

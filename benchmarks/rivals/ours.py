@@ -27,7 +27,7 @@ from dbern.privacy.mechanism import privatize
 from dbern.run.graph import make_tasks
 from dbern.run.messages import TaskResult
 from dbern.run.tasks import SlabJob, center, count_portions, merge
-from dbern.synopsis.smoothing import shrunk_within
+from dbern.synopsis.smoothing import shrink_within
 from dbern.types import FloatArray, Int64Array
 from rivals.mechanism import Mechanism, Product
 from rivals.tasks import Task
@@ -142,7 +142,7 @@ class Planned:
         shape, facts = self.plan.strategy.layout.shape, (self.plan.strategy, self.plan.h)
         most = planned.most_silenced / planned.unit
         return np.array(
-            [shrunk_within(one.reshape(shape), known, *facts, most)[0].ravel() for one in values]
+            [shrink_within(one.reshape(shape), known, *facts, most)[0].ravel() for one in values]
         )
 
     def evaluate(self, points: FloatArray) -> FloatArray:

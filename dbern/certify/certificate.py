@@ -53,7 +53,7 @@ _SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 def with_shrinkage(certificate: Certificate, strategy: Strategy) -> tuple[Certificate, float]:
     """Return the certificate of a density of shrunk bins, and the largest change by that.
 
-    A triangle inequality: `dbern.synopsis.smoothing.shrunk_within` moves bins' function by no more.
+    A triangle inequality: `dbern.synopsis.smoothing.shrink_within` moves bins' function by no more.
     On one axis hardly anything is gained by it, on more than three and of more bins it would
     take long.
     """

@@ -45,7 +45,7 @@ from dbern.privacy.noise_law import NoiseLaw
 from dbern.reconstruct.base import Lattice, Slab, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.synopsis.metadata import FORMAT, FORMAT_VERSION
-from dbern.synopsis.smoothing import shrunk_within
+from dbern.synopsis.smoothing import shrink_within
 from dbern.synopsis.writer import ReleasedGroup, SynopsisWriter
 from dbern.system import Progress, one_thread, version
 from dbern.targets.bandwidths import lengths_of
@@ -201,7 +201,7 @@ def _derived_from(
         return values, {}
     noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / value_unit)
     strategy = cast("Strategy", planned.strategy)
-    values, moved, fraction = shrunk_within(values, noise, strategy, planned.h, limit / value_unit)
+    values, moved, fraction = shrink_within(values, noise, strategy, planned.h, limit / value_unit)
     return values, {
         "silenced": moved * value_unit,
         "silenced_share": fraction,

@@ -29,7 +29,7 @@ from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import LatticeStrategy, Slab, Strategy
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
 from dbern.synopsis.evaluate import AnyFunction, Interpolant, LazyPolynomial, Polynomial
-from dbern.synopsis.smoothing import Smoothing, full_ranks, select, shrunk, smoothed, smoothings
+from dbern.synopsis.smoothing import Smoothing, full_ranks, select, shrink, smoothed, smoothings
 from dbern.synopsis.store import ReadableStore
 from dbern.synopsis.stored_arrays import map_groups
 from dbern.system import LRUCache
@@ -144,7 +144,7 @@ class ReleasedArray(Released):
     def shrunk(self) -> FloatArray:
         """Source of the lattice, in data units: bins, shrunk by the published part."""
         released, (_, fraction) = self.released, self._shrinkage
-        return released + fraction * (shrunk(released, self.noise) - released)
+        return released + fraction * (shrink(released, self.noise) - released)
 
     def smoothing(self, h: Sequence[int] = ()) -> Smoothing:
         """Return the whole release at an order; at another than its own nothing is shrunk."""

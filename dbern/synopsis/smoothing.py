@@ -10,7 +10,7 @@ is least at ``w = 1 - V / T^2`` (James and Stein 1961). Each bin is multiplied b
 are many windows. Bins where nothing stands out of the noise vanish, and those with many records
 stay. Small bumps may hide below the noise, so no band that holds for every database is narrower for
 this (Low 1997): the function is moved by at most a share of the certificate's noise, which counts
-it (`shrunk_within`).
+it (`shrink_within`).
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def _squared_distances(
     return distances
 
 
-def shrunk(values: FloatArray, noise: NoiseCovariance) -> FloatArray:
+def shrink(values: FloatArray, noise: NoiseCovariance) -> FloatArray:
     """Shrink noisy bins, to 0 where the windows around them do not stand out of the noise."""
     factors = np.zeros_like(values)
     for reach in _REACHES:
@@ -150,19 +150,19 @@ def shrunk(values: FloatArray, noise: NoiseCovariance) -> FloatArray:
     return factors * values
 
 
-def shrunk_within(
+def shrink_within(
     values: FloatArray,
     noise: NoiseCovariance,
     strategy: Strategy,
     h: Sequence[int],
     max_distance: float,
 ) -> tuple[FloatArray, float, float]:
-    """Move bins towards `shrunk` ones; return them, their function's distance, and the share.
+    """Move bins towards those of `shrink`; return them, their function's distance, and the share.
 
     The share is the largest up to 1 that moves it by at most `max_distance`; 0 where few bins
     are empty.
     """
-    target = shrunk(values, noise)
+    target = shrink(values, noise)
     if np.mean(target == 0) < _LEAST_EMPTY:
         return values, 0.0, 0.0
     for oversampling in _OVERSAMPLING:

@@ -19,7 +19,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.certify.certificate import SHRUNK_FRACTION
 from dbern.errors import SpecError
 from dbern.privacy.covariance import NoiseCovariance
-from dbern.synopsis.smoothing import shrunk
+from dbern.synopsis.smoothing import shrink
 from dbern.synopsis.tables import answer
 
 BOUNDS = {"x": [0.0, 10.0], "y": [-1.0, 1.0]}
@@ -286,22 +286,22 @@ def noisy(tmp_path_factory, client):
 def test_bins_are_shrunk_and_what_stands_out_of_it_stays():
     """A noise that is told wrong by half leaves noise, or takes peaks."""
     noise = np.random.default_rng(6).laplace(scale=0.5**0.5, size=(40, 40))  # of deviation one
-    kept = shrunk(noise, NoiseCovariance(1.0))
+    kept = shrink(noise, NoiseCovariance(1.0))
     assert (kept == 0).mean() > 0.8
-    loud = shrunk(noise, NoiseCovariance(0.5))
+    loud = shrink(noise, NoiseCovariance(0.5))
     assert 10 * np.square(kept).sum() < 0.2 * np.square(noise).sum() < 2 * np.square(loud).sum()
     noise[20, 20] += 40
     noise[5:12, 5:12] += 3
-    kept = shrunk(noise, NoiseCovariance(1.0))
+    kept = shrink(noise, NoiseCovariance(1.0))
     assert kept[20, 20] > 0.95 * noise[20, 20]
     assert kept[6:11, 6:11].sum() > 0.95 * noise[6:11, 6:11].sum()
-    assert shrunk(noise, NoiseCovariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
+    assert shrink(noise, NoiseCovariance(2.0))[6:11, 6:11].sum() < 0.92 * noise[6:11, 6:11].sum()
 
 
 def test_sums_of_windows_have_the_variance_that_is_counted():
     """At the ends of the domain, and of noise that leaves the sum of the bins alone."""
-    assert shrunk(np.ones((3, 3)), NoiseCovariance(1.0)).max() == pytest.approx(1 - 4 / 9)
-    assert shrunk(np.ones((3, 3)), NoiseCovariance(1.0, -1 / 8)).max() == pytest.approx(1)
+    assert shrink(np.ones((3, 3)), NoiseCovariance(1.0)).max() == pytest.approx(1 - 4 / 9)
+    assert shrink(np.ones((3, 3)), NoiseCovariance(1.0, -1 / 8)).max() == pytest.approx(1)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import iterated_basis
-from dbern.certify.noise import typical_noise
+from dbern.certify.mean_square import typical_noise
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover

@@ -1,7 +1,7 @@
-"""Noise of a released function over the whole domain: its largest value, and its mean square.
+"""Quantiles of the largest value of a released function's noise over the whole domain.
 
-Quantiles of the sup are proved bounds, or simulated ones of the very law: draws at nodes, and at
-finer ones where these may be larger. Mean squares are taken at Gauss nodes.
+They are proved bounds, or simulated ones of the very law: draws at nodes, and at finer ones where
+these may be larger.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dbern.bernstein.basis import bernstein_basis, coefficient_basis
+from dbern.bernstein.basis import bernstein_basis
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.failure import FIELD, NODES, SIMULATION
-from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.error_law import Draw
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
@@ -43,12 +42,8 @@ _SIMULATED_AXES = 3  # with more, only nodes that enclose badly are few enough t
 COARSE, FINER = 2, 4
 """Oversampling of the nodes where all draws are evaluated, and how many finer steps one is."""
 _FIELD_VALUES, _CACHED = 1 << 22, 1 << 18  # numbers in memory, and in a processor's, at a time
-_MOST_NODES = 48  # along an axis
-_MOST_PLACES = 1 << 20  # in the grid of nodes
-_MOST_WHOLE = 1024  # nodes in all, where axes do not factor
 _RATIO_DRAWS, _MOST_DRAWN = 400, 1 << 27  # of both fields, and numbers at nodes: a second or so
 _RATIO_NUMBERS = 5  # at a node at a time: of both fields, their sizes and quotients
-_MOST_JOINT = 600  # values of a law that is drawn by rejection: the same
 
 
 class Radius(NamedTuple):
@@ -126,15 +121,15 @@ def ratio_radius(
 ) -> Radius | None:
     """Bound ``|X_N - m X_D| / hypot(s_N, m s_D)`` at all points and all m up to 1 in size, at once.
 
-    X_N and X_D are noise fields by the same map of independent draws of two `laws`, of scales s_N
-    and s_D; it fails with probability beta. Of each m the difference is one such field, so that
-    nodes enclose it as they do a field of one array, and ``|x_N - m x_D|`` is at most the sum of
-    the largest numbers, the latter times ``|m|``: the largest of all m is told at each node
-    (`largest_contrast`). None where that takes too long, or the two noises would not be independent
-    draws of one stream.
+    X_N and X_D are noise fields by the same map of independent draws of two `laws` of one type,
+    of scales s_N and s_D; it fails with probability beta. For each m the difference is one such
+    field, so that nodes enclose it as they do a field of one array, and ``|x_N - m x_D|`` is at
+    most the sum of the largest numbers, the latter times ``|m|``: the largest of all m is taken at
+    each node (`largest_contrast`). None where that takes too long, or where values of one law are
+    drawn jointly: the two noises would not be independent draws of one stream.
     """
-    rank, values = quantile_rank(_RATIO_DRAWS, float(beta)), [law.values for law in laws]
-    if rank is None or values[0] < math.inf or _MOST_JOINT < values[1] < math.inf:
+    rank = quantile_rank(_RATIO_DRAWS, float(beta))
+    if rank is None or laws[0].values < math.inf:
         return None
     for oversampling in (8, 4, 3, 2):
         enclosure = enclose(strategy, h, oversampling)
@@ -435,43 +430,3 @@ def _at_nodes(
     for basis in bases:
         values = np.tensordot(values, basis, axes=(0, 1))
     return np.asarray(values.reshape(fields.shape[-1], -1))
-
-
-def gauss_values(strategy: Strategy, h: Sequence[int]) -> list[FloatArray]:
-    """Return maps from released values to values at nodes, axis by axis or one for all axes.
-
-    Rows are times the roots of the nodes' weights.
-    """
-    lattice, whole = strategy.lattice.k, strategy.whole
-    nodes = _MOST_PLACES if whole is None else _MOST_WHOLE
-    most = round(nodes ** (1 / len(lattice)))
-    most = min(_MOST_NODES, most) if whole is None else most
-    axes = zip(lattice, h, strategy.matrices(h), strict=True)
-    bases = [_gauss_basis(k, order, min(k + 1, most)) @ matrix for k, order, matrix in axes]
-    if whole is None:
-        return bases
-    values = whole
-    for basis in bases:
-        values = np.tensordot(values, basis, axes=(0, 1))
-    return [values.reshape(whole.shape[-1], -1).T]
-
-
-@lru_cache(maxsize=16)
-def _gauss_basis(k: int, h: int, count: int) -> FloatArray:
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return np.asarray(np.sqrt(weights / 2)[:, None] * coefficient_basis((nodes + 1) / 2, k, h))
-
-
-def trace(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: float) -> float:
-    """Return ``tr L S R'``, S with ones on its diagonal and the correlation elsewhere."""
-    independent = math.prod(float((a * b).sum()) for a, b in zip(left, right, strict=True))
-    if correlation == 0:
-        return independent
-    sums = ((a.sum(axis=1), b.sum(axis=1)) for a, b in zip(left, right, strict=True))
-    return (1 - correlation) * independent + correlation * math.prod(float(a @ b) for a, b in sums)
-
-
-def typical_noise(strategy: Strategy, h: Sequence[int], noise: NoiseCovariance) -> float:
-    """Return the root mean square, over the domain, of the noise of values."""
-    basis = gauss_values(strategy, h)
-    return noise.deviation * math.sqrt(trace(basis, basis, noise.correlation))

@@ -15,7 +15,7 @@ from typing import cast
 
 from dbern.certify.bias_envelopes import MOST_AXES, bias_envelopes, even_error
 from dbern.certify.certificate import shrunk_distance_if_even
-from dbern.certify.noise import typical_noise
+from dbern.certify.mean_square import typical_noise
 from dbern.combination.responses import Ratio
 from dbern.data.domain import rounded_text, volume_unit
 from dbern.planning.choice import allowed_strategies, best_countable, errs_less, make_search

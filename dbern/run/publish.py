@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.certify.noise import typical_noise
+from dbern.certify.mean_square import typical_noise
 from dbern.combination.base import Combination
 from dbern.data.domain import Domain
 from dbern.data.storage import location_at

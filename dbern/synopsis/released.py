@@ -21,7 +21,7 @@ from dbern.bernstein.blocks import Blocks, blocks_of
 from dbern.bernstein.kernels import Kernel
 from dbern.certify.approximation import FunctionClass, KernelMixture
 from dbern.certify.certificate import Certificate, ErrorModel, vector_bound
-from dbern.certify.noise import typical_noise
+from dbern.certify.mean_square import typical_noise
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.model.component import Component, LatticeComponent, VectorComponent

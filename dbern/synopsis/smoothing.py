@@ -26,7 +26,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 from dbern.bernstein.basis import INTERPOLATED
 from dbern.bernstein.blocks import Blocks, blocks_of, on_axes, on_others
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.noise import Enclosure, enclose, gauss_values, trace
+from dbern.certify.mean_square import gauss_values, trace
+from dbern.certify.noise import Enclosure, enclose
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct import strategy_of
 from dbern.reconstruct.base import Strategy

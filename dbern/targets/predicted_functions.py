@@ -21,7 +21,7 @@ import numpy as np
 
 from dbern.bernstein.basis import iterated_basis
 from dbern.bernstein.reproducing import rowwise_products
-from dbern.certify.noise import typical_noise
+from dbern.certify.mean_square import typical_noise
 from dbern.combination.base import Combination
 from dbern.combination.class_scores import KernelScores
 from dbern.combination.gaussian_scores import GaussianScores

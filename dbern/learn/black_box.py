@@ -39,7 +39,7 @@ from typing import Any, cast
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD
-from dbern.certify.approximation import FunctionClass, Linear
+from dbern.certify.approximation import FunctionClass
 from dbern.errors import IntegrityError
 from dbern.learn.user_functions import FUNCTION, UserFunction, load_function, try_out
 from dbern.measure.accumulator import Errors, Memory, StoppedError
@@ -76,11 +76,6 @@ class BlackBox(Statistic):
     def bias(self) -> FunctionClass:
         """The class of F."""
         return self.smoothness
-
-    @property
-    def linear(self) -> bool:
-        """Whether F is linear."""
-        return self.smoothness == Linear()
 
     @property
     def extent(self) -> tuple[float, float]:

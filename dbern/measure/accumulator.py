@@ -64,23 +64,20 @@ class Memory:
 
 
 class Pass(ABC):
-    """One pass of an accumulator over records, on one worker.
-
-    With `surveys` it sees all records once before any is added: they are read twice.
-    """
+    """One pass of an accumulator over records, on one worker."""
 
     @property
     def surveys(self) -> bool:
-        """Whether it is to see all records before."""
+        """Whether it sees all records once before any is added: they are read twice."""
         return False
 
     def survey(self, records: Mapping[str, FloatArray]) -> None:
-        """Look at a batch, before any is added."""
+        """Look at a batch before any is added."""
         del records
 
     @abstractmethod
     def add(self, records: Mapping[str, FloatArray]) -> None:
-        """Take a batch in.
+        """Add a batch of records.
 
         Columns are 64-bit floats, NaN for missing; of categories, positions in their list.
         """
@@ -94,17 +91,8 @@ class Accumulator(ABC):
     """Integer sums over records, and the values that follow from them.
 
     Every implementation is public, frozen and importable on a worker. States of disjoint sets of
-    records add up exactly, and so do those of different passes.
-
-    Attributes
-    ----------
-    strategy : Strategy or VectorStrategy
-        What is released.
-    passes : int
-        Passes over all records; 0 where any part of them can be counted by itself. Which records a
-        pass keeps depends on their content and on the salt alone.
-    shards : int
-        Where records meet in shards, which may be of whole units, how many; else 0.
+    records add up exactly, and so do those of different passes. Which records a pass keeps depends
+    on their content and on the salt alone.
     """
 
     strategy: AnyStrategy
@@ -146,14 +134,14 @@ class Accumulator(ABC):
 
     @property
     def keyed(self) -> bool:
-        """Whether it draws noise of its own before its values are computed, in `with_key`'s key.
+        """Whether it draws noise of its own before its values are computed, by `with_key`'s key.
 
         Then it counts in the releasing process alone.
         """
         return False
 
     def with_key(self, key: bytes) -> Accumulator:  # noqa: ARG002 - where it is keyed
-        """Return it with the release's key."""
+        """Return the accumulator with the release's key."""
         return self
 
     @abstractmethod
@@ -166,7 +154,7 @@ class Accumulator(ABC):
 
 
 class RecordAccumulator(Accumulator):
-    """One that adds each record by itself: `add` is deterministic record by record."""
+    """An accumulator that adds each record by itself: `add` is deterministic record by record."""
 
     @abstractmethod
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
@@ -191,7 +179,7 @@ class _RecordPass(Pass):
 
 
 def most_rows(normalizer: int) -> int:
-    """The most rows there can be where their number is private: a public power of two."""
+    """Return the most rows there can be where their number is private: a public power of two."""
     return max(_MIN_MOST_ROWS, _ROWS_PER_NORMALIZER << normalizer.bit_length())
 
 

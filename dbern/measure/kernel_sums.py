@@ -105,8 +105,8 @@ from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _LOOPS = "dbern.measure.loops"
-_FEW = 1 << 21  # additions, which take less time than numba does to start
-_added = [0]  # by this process
+_FEW_ADDITIONS = 1 << 21  # which take less time than numba does to start
+_additions = [0]  # of this process
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 _ONE_CELL = (0.0, 1.0)  # edges of a period that is one cell
 _TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbytes)
@@ -115,8 +115,8 @@ _TABLES = LRUCache[FloatArray](max_size=16 << 20, size=lambda table: table.nbyte
 
 def add_rows(state: Int64Array, rows: Rows, terms: Terms) -> None:
     """Add records to a C-contiguous `state`, in place; an IndexError for arrays that do not fit."""
-    _added[0] += len(terms.indices) * len(rows.columns[0])
-    if _added[0] > _FEW or _LOOPS in sys.modules:
+    _additions[0] += len(terms.indices) * len(rows.columns[0])
+    if _additions[0] > _FEW_ADDITIONS or _LOOPS in sys.modules:
         from dbern.measure import loops  # numba: half a second, and as much to be ready
 
         loops.add_rows_compiled(state, rows, terms)
@@ -139,11 +139,11 @@ class KernelSum(RecordSum):
     unit : float
         A value in data units is this times its value in unit-cube units.
     output_fraction : Fraction
-        Of the release's budget.
+        Fraction of the release's budget.
     validity_domain : Domain, optional
         All axes in which a record must be valid to count, `domain` among them; by default those.
     oblique : Oblique, optional
-        From positions in that domain to those in `domain`, whose axes are then oblique.
+        Map of positions in that domain to those in `domain`, whose axes are then oblique.
     counted_in : str, optional
         See `Statistic`; itself where no weight is negative.
     candidates : tuple of KernelSum
@@ -173,12 +173,12 @@ class KernelSum(RecordSum):
     additive = True
 
     def __post_init__(self) -> None:
-        """Count the records of a sum without signs in itself."""
+        """Name the sum itself as `counted_in` where no weight is negative."""
         if not self.record_weights.signed:
             object.__setattr__(self, "counted_in", self.name)
 
     def protected(self, protection: Protection, ids: Column | None) -> KernelSum:
-        """Return it, and what the released bins choose from, for other neighbours."""
+        """Return the sum, and the candidates of its bins, for other neighbours."""
         candidates = tuple(candidate.protected(protection, ids) for candidate in self.candidates)
         return replace(super().protected(protection, ids), candidates=candidates)
 
@@ -244,7 +244,7 @@ class KernelSum(RecordSum):
         return 2 * peak if self.record_weights.signed and not added else peak
 
     def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
-        """Bound n times it (*Sensitivity under replace-one* and *add-or-remove-one* above)."""
+        """Bound n times the move (*Sensitivity under replace-one*, *add-or-remove-one* above)."""
         strategy = cast("AxisStrategy", strategy)
         signed, multi_output = self.record_weights.signed or added, self.outputs > 1 and not added
         if norm == 2:
@@ -257,9 +257,9 @@ class KernelSum(RecordSum):
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
         """Choose bits of bins, or the cheapest sketch whose kernel error is at most `tolerance`.
 
-        Or nearly: from about a billion rows on, the integers are too short for the tolerance that
-        the plan asks for; the plan then shows the larger rounding part. Raises SpecError where no
-        sketch of reasonable size is that accurate.
+        From about a billion rows on, the integers are too short for the tolerance that the plan
+        asks for; the plan then shows the larger rounding part. Raises SpecError where no sketch of
+        reasonable size is that accurate.
         """
         bits = min(_MOST_BITS, 62 - rows.bit_length())
         if strategy.kind == "binned":
@@ -307,7 +307,7 @@ class BinnedSumAccumulator(RecordAccumulator):
     bits: int
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is made of the bins, megabytes where there are many: no task needs it."""
+        """Leave out the packed bins, megabytes where there are many: no task needs them."""
         bins = tuple(replace(axis, packed=b"") for axis in self.strategy.bins)
         values = {parameter.name: getattr(self, parameter.name) for parameter in fields(self)}
         return values | {"strategy": replace(self.strategy, bins=bins)}
@@ -386,7 +386,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         """Bins of one slab over n; of two scales exact quotients, each rounded once."""
         if (scales := self.strategy.bins[0].scales) is not None:
             units = (scales.unit * self.n) << self.bits
-            numerators = scales.whole(state[output])[slab.start : slab.stop]
+            numerators = scales.multiply_exactly(state[output])[slab.start : slab.stop]
             return np.array([numerator / units for numerator in numerators])
         integers = state[output, slab.start : slab.stop].astype(np.float64)
         return np.ldexp(integers, -self.bits) / self.n

@@ -40,7 +40,7 @@ class RecordWeights(ABC):
     def __call__(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray | None, Int64Array | None, FloatArray | None]:
-        """Which records count, their outputs and weights, each (m,); None: all, first, one.
+        """Return which records count, outputs and weights, each (m,); None: all, first, one.
 
         Outputs and weights of records that do not count may be anything finite.
         """
@@ -48,10 +48,10 @@ class RecordWeights(ABC):
 
 @dataclass(frozen=True)
 class UnitWeight(RecordWeights):
-    """Every record counts one."""
+    """A rule by which every record counts one."""
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[None, None, None]:
-        """Every record, the first output, weight one."""
+        """Return every record, the first output, weight one."""
         del records
         return None, None, None
 
@@ -73,7 +73,7 @@ class CategoryWeights(RecordWeights):
 
 @dataclass(frozen=True)
 class ByCategory(CategoryWeights):
-    """Each record counts one in its category's output."""
+    """A rule by which each record counts one in its category's output."""
 
     @property
     def outputs(self) -> int:
@@ -81,7 +81,7 @@ class ByCategory(CategoryWeights):
         return len(self.column.categories)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, Int64Array, None]:
-        """Known categories, their positions, one."""
+        """Return known categories, their positions, one."""
         codes = records[self.column.name]
         known = np.isfinite(codes)
         return known, np.where(known, codes, 0).astype(np.int64), None
@@ -89,15 +89,12 @@ class ByCategory(CategoryWeights):
 
 @dataclass(frozen=True)
 class SignWeight(CategoryWeights):
-    """The second of two categories counts plus one, the first minus one."""
+    """A rule by which the second of two categories counts plus one, the first minus one."""
 
-    @property
-    def signed(self) -> bool:
-        """They may be."""
-        return True
+    signed = True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
-        """Known categories, first, plus or minus one."""
+        """Return known categories, first, plus or minus one."""
         codes = records[self.column.name]
         known = np.isfinite(codes)
         return known, None, 2.0 * np.where(known, codes, 0.0) - 1.0
@@ -105,7 +102,7 @@ class SignWeight(CategoryWeights):
 
 @dataclass(frozen=True)
 class InGroups(CategoryWeights):
-    """Each record in its category's output, with the weight of another rule of one output."""
+    """A rule that counts a record in its category's output, weighed by a rule of one output."""
 
     weights: RecordWeights
 
@@ -127,7 +124,7 @@ class InGroups(CategoryWeights):
     def __call__(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray, Int64Array, FloatArray | None]:
-        """Known categories of records that the other rule counts, their positions, its weights."""
+        """Return known categories of records that the other rule counts, positions, weights."""
         known, codes, _ = ByCategory(self.column)(records)
         counts, _, weight = self.weights(records)
         return known if counts is None else known & counts, codes, weight
@@ -135,7 +132,7 @@ class InGroups(CategoryWeights):
 
 @dataclass(frozen=True)
 class HasResponse(RecordWeights):
-    """Every record with a finite response counts one."""
+    """A rule by which every record with a finite response counts one."""
 
     response: Response
 
@@ -147,7 +144,7 @@ class HasResponse(RecordWeights):
     def __call__(
         self, records: Mapping[str, FloatArray]
     ) -> tuple[BoolArray, None, FloatArray | None]:
-        """Finite responses, first, one."""
+        """Return finite responses, first, one."""
         return np.isfinite(records[self.response.name]), None, None
 
 
@@ -159,13 +156,10 @@ class ResponseWeight(HasResponse):
     outward.
     """
 
-    @property
-    def signed(self) -> bool:
-        """They may be."""
-        return True
+    signed = True
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
-        """Finite responses, first, numbers in [-1, 1]."""
+        """Return finite responses, first, numbers in [-1, 1]."""
         values = records[self.response.name]
         known = np.isfinite(values)
         clamped = np.clip(np.where(known, values, 0.0), self.response.low, self.response.high)

@@ -5,9 +5,8 @@ together, or a vector; one calibration covers them. Statistics pay fractions of 
 budget (basic composition). An *accumulator* is a statistic as integer sums over records.
 
 *Private rows.* Where the number of rows is private (add-or-remove neighbours, units of many rows),
-sums are divided by a public normalizer n instead, and that number appears nowhere.
-
-*A record added or removed.* A `RecordSum` says what that moves: `move`.
+sums are divided by a public normalizer n instead, and that number appears nowhere. A `RecordSum`
+bounds what a record moves that is added or removed: `move`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
 (`dbern.measure.unit_bounding`), so a unit that is replaced, or added or removed, changes at most u
@@ -43,20 +42,20 @@ WHOLE = Fraction(1)
 class Statistic(ABC):
     """One released family of functions, or a vector, before its strategy is chosen.
 
-    It says how far a record moves it, and how records become integers. What else there is to say
-    has a usual value, which a kind of statistic overrides; a field that takes the place of a
-    property needs a default.
+    It bounds how far a record moves it, and chooses how records become integers. All other
+    properties have a usual value, which a kind of statistic overrides; a field that takes the place
+    of a property needs a default.
 
     Parameters
     ----------
     name : str
-        Of its group in the store.
+        Name of its group in the store.
     domain : Domain
         The axes it is a function of; of a vector, those in which a record must be valid.
     output_fraction : Fraction
-        Of the release's budget: what the noise that is added to its values spends.
+        Fraction of the release's budget that the noise added to its values spends.
     notes : tuple of str
-        What a plan says of it.
+        Sentences that a plan says of it.
     """
 
     name: str
@@ -91,7 +90,7 @@ class Statistic(ABC):
         return self.from_params(strategy, n, self.params(strategy, n, tolerance))
 
     def protected(self, protection: Protection, ids: Column | None) -> Statistic:  # noqa: ARG002
-        """Return it for other neighbours.
+        """Return the statistic for other neighbours.
 
         Records that meet are chosen by `ids` where a unit is wider than a row. Raises SpecError
         where nothing is proved of it.
@@ -106,7 +105,7 @@ class Statistic(ABC):
         )
 
     def bind(self, n: int, charge: Budget) -> Statistic:  # noqa: ARG002 - usually it is the same
-        """Return it for a public number of rows and the release's charge, before it is planned."""
+        """Return the statistic for a public number of rows and a charge, before it is planned."""
         return self
 
     # What is released
@@ -127,7 +126,11 @@ class Statistic(ABC):
 
     @property
     def bias(self) -> FunctionClass | None:
-        """Bound of what a noiseless release misses; None of a vector, and before `bind`."""
+        """Class of its functions, which bounds what a noiseless release misses.
+
+        None of a vector, and before `bind`. Of a `Linear` function only the values at the corners
+        of the cube are released.
+        """
         return None
 
     @property
@@ -184,11 +187,6 @@ class Statistic(ABC):
         return bool(self.candidates)
 
     @property
-    def linear(self) -> bool:
-        """Whether its values at the corners of the cube are all there is to release."""
-        return False
-
-    @property
     def cube(self) -> CubeKernel | None:
         """Kernel of the unit cube, where that is no product of densities."""
         return None
@@ -229,7 +227,7 @@ class Statistic(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSum(Statistic):
-    """A statistic of which it is proved what a record more does, for all neighbours.
+    """A statistic with a proof of how far one record more moves it, for all neighbours.
 
     Nothing else knows of neighbours: sensitivities and accumulators are made for the `protection`
     here (*A unit of u rows* above). Subclasses bound what one record moves, and resolve a `counter`
@@ -245,10 +243,7 @@ class RecordSum(Statistic):
 
     @abstractmethod
     def move(self, strategy: AnyStrategy, norm: int, *, added: bool) -> SensitivityBound:
-        """Bound `sensitivity` for one record that is replaced, or added or removed.
-
-        Of a record added or removed, over any normalizer n.
-        """
+        """Bound `sensitivity` for one record that is replaced; or added or removed, for any n."""
 
     @abstractmethod
     def counter_params(self, strategy: AnyStrategy, rows: int, tolerance: float) -> dict[str, Any]:
@@ -259,7 +254,7 @@ class RecordSum(Statistic):
         """Return the integer sums that `counter_params` has chosen."""
 
     def protected(self, protection: Protection, ids: Column | None) -> Self:  # noqa: ARG002
-        """Return it for other neighbours."""
+        """Return the statistic for other neighbours."""
         return replace(self, protection=protection)
 
     @property

@@ -1,8 +1,8 @@
 """Sums over records of a vector of bounded numbers, counted exactly.
 
 A record adds integers, its numbers in units of ``2^-s`` (`VectorSum.sums`); a missing record adds
-nothing. The sums are exact in any order; division by n and the noise come after. What a record can
-move, and what its integers are off by, is proved where its numbers are: moments
+nothing. The sums are exact in any order; division by n and the noise come after. How far a record
+moves them, and how far its integers are off, is proved in the files of the numbers: moments
 (`dbern.learn.moment_sums`) and sums by class (`dbern.targets.class_sums`).
 """
 
@@ -24,7 +24,7 @@ from dbern.types import FloatArray, Int64Array
 
 @dataclass(frozen=True, kw_only=True)
 class VectorSum(RecordSum):
-    """Sums over n of numbers of a record, the entries."""
+    """Sums of a record's numbers, the entries, over n."""
 
     @property
     @abstractmethod
@@ -66,7 +66,7 @@ class VectorSum(RecordSum):
     def counter(
         self, strategy: AnyStrategy, rows: int, params: Mapping[str, Any]
     ) -> VectorAccumulator:
-        """Return the sums of so many bits."""
+        """Return the integer sums with the bits that `counter_params` has chosen."""
         return VectorAccumulator(self, cast("VectorStrategy", strategy), rows, params["bits"])
 
 

@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from dbern.certify.approximation import Linear
 from dbern.errors import SpecError
 from dbern.measure.statistic import Statistic
 from dbern.planning.candidates import (
@@ -124,7 +125,7 @@ def best_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
     noise, usual = spec.mechanism.noise, spec.families[0]
     if statistic.entries:
         return Design(VectorStrategy(len(statistic.entries)), (), usual)
-    if statistic.linear:
+    if isinstance(statistic.bias, Linear):
         return _corner_design(statistic, resolved)
     k, h = _stated_k(statistic, resolved), spec.per_axis("h", domain)
     if not any(allowed_strategies(family, statistic, resolved) for family in spec.families):

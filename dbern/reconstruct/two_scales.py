@@ -1,9 +1,9 @@
 """Bins of two scales on one axis: wide ones for smooth functions, narrow ones for sharp edges.
 
-A density is told best by few wide bins, whose noise adds up least, and a share of rows up to a
-sharp edge by many narrow ones, which know where rows are. Both can be had for little more than the
-wide ones alone. Of the B-splines beta_i of g cells, each record adds to the `narrow` numbers and, g
-divided by `times`, to the B-splines of the wide cells,
+A density is estimated best from few wide bins, whose noise adds up least, and a share of rows up to
+a sharp edge from many narrow ones, which know where rows are. Both together cost little more than
+the wide ones alone. Each record adds to numbers of the B-splines beta_i of g narrow cells and, g
+divided by `times`, of the B-splines beta'_j of the wide cells,
 
     ``z_i = (1 / parts) int beta_i dD``,  ``z'_j = (1 - 1 / parts) int beta'_j dD``.
 
@@ -62,23 +62,23 @@ class TwoScales:
             mask = [sum(padded[i : i + self.times]) for i in range(len(mask) + self.times - 1)]
         return mask
 
-    def _under(self, j: int) -> tuple[int, range]:
-        """Return where the mask of a wide bin begins, and the narrow ones that it meets."""
+    def _narrow_bins(self, j: int) -> tuple[int, range]:
+        """Return where the mask of a wide bin begins, and the narrow bins that it overlaps."""
         first = (j - self.degree) * self.times + self.degree
         stop = min(first + len(self._mask), self.cells + self.degree)
         return first, range(max(first, 0), stop)
 
     @property
     def unit(self) -> int:
-        """Units that `whole` counts M c in."""
+        """Number of units in one, for `multiply_exactly`."""
         return self.parts * int(self.times**self.degree)
 
-    def whole(self, narrow: Int64Array) -> list[int]:
+    def multiply_exactly(self, narrow: Int64Array) -> list[int]:
         """Return ``unit M c`` of integers c (bins,), without any rounding."""
         counts, sums = [int(count) for count in narrow], []
         for j in range(self.wide):
-            first, met = self._under(j)
-            sums.append((self.parts - 1) * sum(self._mask[i - first] * counts[i] for i in met))
+            first, bins = self._narrow_bins(j)
+            sums.append((self.parts - 1) * sum(self._mask[i - first] * counts[i] for i in bins))
         return [*sums, *(int(self.times**self.degree) * count for count in counts)]
 
     @cached_property
@@ -87,8 +87,8 @@ class TwoScales:
         mask = np.array(self._mask, dtype=np.float64) / self.times**self.degree
         rows = np.zeros((self.wide, self.cells + self.degree))
         for j, row in enumerate(rows):
-            first, met = self._under(j)
-            row[met] = mask[met.start - first : met.stop - first]
+            first, bins = self._narrow_bins(j)
+            row[bins] = mask[bins.start - first : bins.stop - first]
         return rows
 
     @cached_property

@@ -217,8 +217,8 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
     ways, terms = [], splines((5, 3), 2, 17)
     rows = unit_rows(np.full((100, 2), 0.3))
     monkeypatch.delitem(sys.modules, "dbern.measure.loops")
-    monkeypatch.setattr(dispatching, "_FEW", 2 * 100 * len(terms.indices))
-    monkeypatch.setattr(dispatching, "_added", [0])
+    monkeypatch.setattr(dispatching, "_FEW_ADDITIONS", 2 * 100 * len(terms.indices))
+    monkeypatch.setattr(dispatching, "_additions", [0])
     monkeypatch.setattr(dispatching, "add_rows_plainly", lambda *_: ways.append("plainly"))
     monkeypatch.setattr(compiled, "add_rows_compiled", lambda *_: ways.append("compiled"))
     monkeypatch.setattr("dbern.measure.loops", compiled)
@@ -226,14 +226,14 @@ def test_the_first_few_records_of_a_process_wait_for_no_compiled_loops(monkeypat
         dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways == ["plainly", "plainly", "compiled"]
     monkeypatch.setitem(sys.modules, "dbern.measure.loops", compiled)
-    monkeypatch.setattr(dispatching, "_added", [0])
+    monkeypatch.setattr(dispatching, "_additions", [0])
     dispatching.add_rows(np.zeros(terms.min_state_size, dtype=np.int64), rows, terms)
     assert ways[3:] == ["compiled"]  # they are there
 
 
 def test_the_first_few_are_checked_too(monkeypatch):
     monkeypatch.delitem(sys.modules, "dbern.measure.loops")
-    monkeypatch.setattr(dispatching, "_added", [0])
+    monkeypatch.setattr(dispatching, "_additions", [0])
     terms = splines((5,), 2, 17)
     with pytest.raises(IndexError, match="too small"):
         dispatching.add_rows(np.zeros(2, dtype=np.int64), unit_rows(np.full((9, 1), 0.3)), terms)

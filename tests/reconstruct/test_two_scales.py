@@ -43,7 +43,7 @@ def test_numbers_are_the_splines_of_both_scales(scales):
 def test_integers_are_summed_exactly(scales):
     """Beside fractions; integers are as large as 2^62, which no sum of int64 holds."""
     counts = np.random.default_rng(1).integers(-(2**62), 2**62, scales.cells + scales.degree)
-    whole, cells = scales.whole(counts), scales.cells // scales.times
+    whole, cells = scales.multiply_exactly(counts), scales.cells // scales.times
     assert [number / scales.unit for number in whole] == [
         float(sum(Fraction(float(m)).limit_denominator(scales.unit) * int(c)
                   for m, c in zip(row, counts, strict=True)))

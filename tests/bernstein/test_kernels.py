@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.polynomial import chebyshev
 
 from dbern.bernstein.kernels import EXP_ULPS, KERNELS, OUTWARD, Gaussian, Kernel, kernel_of
+from dbern.bernstein.kernels.compact import CompactKernel
 
 KINKED = [name for name in KERNELS if name != "gaussian"]
 BANDWIDTHS = [1e-3, 0.004, 0.02, 0.06, 0.1, 0.3, 0.97, 10.0, 30.0]
@@ -238,3 +239,11 @@ def test_degree_for_gives_the_truncation_it_claims(name, bandwidth, radius, plac
 def test_degree_for_finds_no_needlessly_long_expansion():
     degree, _ = Gaussian(0.1).degree_for(1e-6, 0.5)
     assert degree < 60  # 43 is where the bound first passes
+
+
+@pytest.mark.parametrize(("inner", "power"), [(3, 1), (1, 2), (2, 0), (0, 1)])
+def test_a_compact_kernel_of_which_no_bound_holds_is_refused(inner, power):
+    """Of ``(1 - z)^2`` the tip would be no kink, and ``1 - z^3`` would be computed as another."""
+    with pytest.raises(TypeError, match=r"^inner, power: write inner = 2 and any power"):
+        type("Other", (CompactKernel,), {"inner": inner, "power": power})
+    assert type("Quad", (CompactKernel,), {"inner": 2, "power": 4}).power == 4

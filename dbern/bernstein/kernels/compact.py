@@ -19,10 +19,20 @@ from dbern.types import FloatArray
 
 @dataclass(frozen=True)
 class CompactKernel(PiecewiseKernel):
-    """Polynomial of compact support, whose half-width is the bandwidth b."""
+    """Polynomial of compact support, whose half-width is the bandwidth b.
+
+    i is 2, or i and m are 1: bounds and kinks are of no others.
+    """
 
     inner: ClassVar[int]  # i
     power: ClassVar[int]  # m
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.power < 1 or (cls.inner != 2 and (cls.inner, cls.power) != (1, 1)):
+            raise TypeError(
+                "inner, power: write inner = 2 and any power, or the triangle's 1 and 1"
+            )
 
     @property
     def rate(self) -> float:

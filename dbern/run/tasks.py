@@ -105,7 +105,7 @@ def _is_as_required(counters: Counters) -> bool:
     required = dict(counters.versions)
     try:
         return not required or environment(required.keys() - {"python"}) == required
-    except ImportError:  # it lacks one of them
+    except Exception:  # noqa: BLE001 -- a worker that lacks one or cannot tell its version
         return False
 
 

@@ -180,7 +180,7 @@ def test_failures_carry_no_text(case, monkeypatch):
             assert center(total, case.counters, case.piece, case.law, SALT) == told
 
 
-def test_a_worker_of_other_versions_counts_nothing(case):
+def test_a_worker_of_other_versions_counts_nothing(case, monkeypatch):
     """It may have joined after all were asked."""
     ours = environment(("dbern", "numpy"))
     assert set(ours) == {"python", "dbern", "numpy"}
@@ -193,6 +193,9 @@ def test_a_worker_of_other_versions_counts_nothing(case):
         assert center(good, counters, case.piece, case.law, SALT) == refused
     same = replace(case.counters, versions=tuple(ours.items()))
     assert (count_portions(same, tasks(case.path)[0], SALT).state == good.state).all()
+    monkeypatch.setattr("dbern.run.tasks.version", Mock(side_effect=OSError("unreadable")))
+    assert count_portions(same, tasks(case.path)[0], SALT) == refused  # and raises nothing
+    assert center(good, same, case.piece, case.law, SALT) == refused
 
 
 def test_the_first_failure_wins_and_stays(case):

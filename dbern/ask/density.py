@@ -22,6 +22,7 @@ from dbern.ask.question import (
     DeferredQuestion,
     OptionQuestion,
     ReleasedBins,
+    are_means_of_few_rows,
     deferred,
 )
 from dbern.ask.regions import Boxes, Region, condition_text
@@ -93,7 +94,8 @@ class Density(OptionQuestion):
         return interval.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        return self._are_means_of_few_rows(measure, beta, None, 0.0, self._peak)
+        interval, rows = self._interval(measure, beta), self.bins.rows
+        return are_means_of_few_rows(interval, rows, width=self._peak, maximum=np.inf)
 
     def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer, on the grid that was asked with."""
@@ -161,7 +163,8 @@ class Marginal(OptionQuestion):
         return conditional_means(view, envelope, beta).scaled(0.0, self._peak)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        return self._are_means_of_few_rows(measure, beta, self.condition, 0.0, self._peak)
+        rows = self.bins.min_rows_in(self.condition, measure, beta)
+        return are_means_of_few_rows(self._interval(measure, beta), rows, width=self._peak)
 
     @classmethod
     def from_text(

@@ -61,7 +61,7 @@ _HIGHEST = 2.0**100  # sum over a normalizer, of any number of rows
 noise_rank = lru_cache(maxsize=256)(quantile_rank)
 """Rank of the order statistic of draws that bounds noise at a beta; None where they are too few."""
 _PIECES = 4  # of an interval, on each of which draws are bounded
-_BATCH_NUMBERS = 1 << 21  # weights of bins, or draws at the ends of pieces, at a time: 16 MiB
+BATCH_NUMBERS = 1 << 21  # weights of bins, or draws at the ends of pieces, at a time: 16 MiB
 _BATCH_WEIGHTS = 1 << 17  # of factors at a time: they stay in a processor's cache
 
 
@@ -311,7 +311,7 @@ def laid_out_intervals(
     draws = min(view.noise.shape[-1], draws_used(count, view.values.size))
     rank = noise_rank(draws, float(beta * QUOTIENT["draws"]))
     view = view.first_draws(0 if rank is None else draws)
-    batch_size = _BATCH_NUMBERS // max(view.values.size, (_PIECES + 1) * view.noise.shape[-1])
+    batch_size = BATCH_NUMBERS // max(view.values.size, (_PIECES + 1) * view.noise.shape[-1])
     batches = (sides(view, batch) for batch in slices(count, batch_size))
     return simultaneous_intervals(count, batches, view.measure, beta, maximum, everywhere)
 

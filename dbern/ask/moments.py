@@ -31,6 +31,7 @@ from dbern.ask.question import (
     DeferredQuestion,
     OptionQuestion,
     ReleasedBins,
+    are_means_of_few_rows,
     deferred,
 )
 from dbern.ask.regions import Boxes, Region, condition_text
@@ -76,7 +77,8 @@ class Mean(OptionQuestion):
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         low, width = self.axis.low, self.axis.width
-        return self._are_means_of_few_rows(measure, beta, self.condition, low, width)
+        rows = self.bins.min_rows_in(self.condition, measure, beta)
+        return are_means_of_few_rows(self._interval(measure, beta), rows, low, width)
 
     @classmethod
     def from_text(
@@ -330,6 +332,15 @@ class Covariance(OptionQuestion):
         widths = [self.bins.domain.axes[index].width for index in self.axes]
         scale = math.prod(widths) ** (2 // len(self.axes))
         return _statistic_interval(span, _covariance, (lower, 0.25)).scaled(0.0, scale)
+
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        """Return whether fewer than so many rows at both ends would make an axis's variance."""
+        rows, few = self.bins.min_rows_in(self.condition, measure, beta), np.zeros(1, dtype=bool)
+        for axis in self.axes:
+            span = PolynomialSpan.of(measure, [axis], self.condition, beta)
+            variance = _statistic_interval(span, _covariance, (0.0, 0.25))
+            few |= are_means_of_few_rows(variance, rows, width=0.25, maximum=np.inf)
+        return few
 
     @classmethod
     def from_text(

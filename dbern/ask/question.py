@@ -130,9 +130,11 @@ class ReleasedBins:
             raise SpecError(f'target = "{target}": write "records" or "smoothed"')
         return Weights(self.kernels if target == "smoothed" else ())
 
-    def min_rows_in(self, box: Boxes, measure: NoisyMeasure, beta: Fraction) -> float:
-        """Bound the number of rows in a box from below."""
-        inside = products(Weights().axes(measure, box)).layered()
+    def min_rows_in(
+        self, box: Boxes, measure: NoisyMeasure, beta: Fraction, weights: Weights | None = None
+    ) -> float:
+        """Bound the number of rows in a box from below, or the sum of their weights in [0, 1]."""
+        inside = products((weights or Weights()).axes(measure, box)).layered()
         minorant = Contrast.of_weights(measure.joint(), inside.lower)
         return self.rows * float(minorant.end_at(0.0, -1, measure, beta)[0])
 
@@ -160,16 +162,12 @@ class Question(ABC):
     def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         """Return the interval that holds for a measure with probability ``1 - beta``."""
 
-    def _are_of_few_rows(
-        self,
-        measure: NoisyMeasure,  # noqa: ARG002
-        beta: Fraction,  # noqa: ARG002
-    ) -> BoolArray:
+    @abstractmethod
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         """Return which entries (m,) are of so few rows that sampling errors are not about normal.
 
-        A kind whose errors are taken as normal whatever its rows are does without.
+        Most kinds are means: `are_means_of_few_rows`. Nothing else refuses a population.
         """
-        return np.zeros(1, dtype=bool)
 
     @property
     def measures(self) -> Sequence[NoisyMeasure]:
@@ -235,29 +233,6 @@ class Question(ABC):
             "themselves: leave population out"
         )
 
-    def _are_means_of_few_rows(
-        self,
-        measure: NoisyMeasure,
-        beta: Fraction,
-        box: Boxes | None,
-        low: float = 0.0,
-        width: float = 1.0,
-    ) -> BoolArray:
-        """Return `_are_of_few_rows` of means over the rows in a box, or without one of sums.
-
-        Means are from `low` to ``low + width``, sums at least `low`. Where noise or bins leave many
-        rows open, what is not normal of the sampling error hardly counts.
-        """
-        interval, rows, maximum = self._interval(measure, beta), self.bins.rows, np.inf
-        if box is not None:
-            rows, maximum = self.bins.min_rows_in(box, measure, beta), 1.0
-        first, last = (
-            np.clip((numbers - low) / width, 0.0, maximum)
-            for numbers in (interval.low, interval.high)
-        )
-        inside = np.minimum(first, maximum - last)
-        return (inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS)
-
     def answer(self, interval: Interval, beta: Fraction, kind: IntervalKind) -> Answer:
         """Return the answer that an interval (entries, groups) makes."""
         labels = {**self.labels, "group": self.bins.groups}
@@ -277,6 +252,24 @@ class Question(ABC):
         if self.target != "smoothed":
             note = _cells_note(domain, interval.cells[mostly_cells], width[mostly_cells])
         return replace(answer, percent=self.percent, note=note, sentence=sentence)
+
+
+def are_means_of_few_rows(
+    interval: Interval, rows: FloatArray | float, low: float = 0.0, width: float = 1.0,
+    maximum: float = 1.0,
+) -> BoolArray:  # fmt: skip
+    """Return which means over at least so many rows have errors that are not about normal.
+
+    Means are from `low` to ``low + width``; those of which each row adds to a sum, such as a
+    density, have an infinite `maximum` and are at least `low`. Where rows weigh from 0 to 1 `rows`
+    is the sum of their weights: so many rows of equal weights err no less. Where noise or bins
+    leave many rows open, what is not normal of the sampling error hardly counts.
+    """
+    first, last = (
+        np.clip((numbers - low) / width, 0.0, maximum) for numbers in (interval.low, interval.high)
+    )
+    inside = np.minimum(first, maximum - last)
+    return np.asarray((inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS))
 
 
 @dataclass(frozen=True)

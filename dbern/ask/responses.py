@@ -16,7 +16,14 @@ import numpy as np
 from dbern.ask.answer import Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
-from dbern.ask.interval import Denominator, Everywhere, Sides, laid_out_intervals
+from dbern.ask.interval import (
+    BATCH_NUMBERS,
+    Contrast,
+    Denominator,
+    Everywhere,
+    Sides,
+    laid_out_intervals,
+)
 from dbern.ask.options import (
     AVERAGE,
     CURVE,
@@ -34,13 +41,15 @@ from dbern.ask.question import (
     OptionQuestion,
     Question,
     ReleasedBins,
+    are_means_of_few_rows,
     deferred,
 )
 from dbern.ask.region_files import ask_regions
 from dbern.ask.regions import Boxes, Polygons, Region, condition_text, read_region, region_text
 from dbern.ask.splines import Envelope
-from dbern.ask.weights import InBoxes, KernelsAlong, KernelsAt, WeightBatches
+from dbern.ask.weights import InBoxes, KernelsAlong, KernelsAt, WeightBatches, slices
 from dbern.errors import SpecError
+from dbern.types import BoolArray, FloatArray
 
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
@@ -88,6 +97,17 @@ def mean_of_split(
     return laid_out_intervals(split.joint(), len(weights), sides, beta, everywhere=everywhere)
 
 
+def _min_weights(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -> FloatArray:
+    """Bound the sums (m,) of the rows' weights from below, in shares of the rows."""
+    view, batch_size = split.joint(), BATCH_NUMBERS // split.values.size
+    sums = []
+    for batch in slices(len(weights), batch_size):
+        lower = weights.select(batch).layered().lower
+        minorant = Contrast.of_weights(view, np.concatenate([lower, lower], 1))
+        sums.append(minorant.end_at(0.0, -1, split, beta))
+    return np.concatenate(sums)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MeanQuestion(Question):
     """Means of responses, in their units, or shares of groups, by weights of the rows."""
@@ -122,6 +142,10 @@ class MeanQuestion(Question):
         low, high = self._bounds
         everywhere = self._everywhere(measure, beta, low, high - low)
         return mean_of_split(measure, self.weights, beta, everywhere).scaled(low, high - low)
+
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        rows = self.bins.rows * _min_weights(measure, self.weights, beta)
+        return are_means_of_few_rows(mean_of_split(measure, self.weights, beta), rows)
 
 
 class Curve(MeanQuestion, OptionQuestion):
@@ -290,6 +314,9 @@ class Difference(MeanQuestion, OptionQuestion):
         halves = (np.split(numbers, 2) for numbers in mean_of_split(measure, self.weights, beta))
         first, second = (Interval(*half) for half in zip(*halves, strict=True))
         return first.minus(second).scaled(0.0, high - low)
+
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        return np.logical_or(*np.split(super()._are_of_few_rows(measure, beta), 2))
 
     @classmethod
     def from_text(

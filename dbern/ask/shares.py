@@ -32,6 +32,7 @@ from dbern.ask.question import (
     DeferredQuestion,
     OptionQuestion,
     ReleasedBins,
+    are_means_of_few_rows,
     deferred,
 )
 from dbern.ask.region_files import ask_regions
@@ -136,11 +137,10 @@ class Mass(_SharesOfRegions):
         return self._shares(measure, beta, of_total=True)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        if self.condition is not None and self.target == "smoothed":
-            # Rows have parts in the condition: shares are no means of so many rows.
-            return super()._are_of_few_rows(measure, beta)
         box = self.condition or self.bins.read_condition(None)
-        return self._are_means_of_few_rows(measure, beta, box)
+        weights = Weights() if self.condition is None else self.weights
+        rows = self.bins.min_rows_in(box, measure, beta, weights)
+        return are_means_of_few_rows(self._interval(measure, beta), rows)
 
     @classmethod
     def from_text(
@@ -171,7 +171,8 @@ class Count(_SharesOfRegions):
         return self._shares(measure, beta, of_total=False).scaled(0.0, self.bins.rows)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        return self._are_means_of_few_rows(measure, beta, None, 0.0, self.bins.rows)
+        interval, rows = self._interval(measure, beta), self.bins.rows
+        return are_means_of_few_rows(interval, rows, width=rows, maximum=np.inf)
 
     @classmethod
     def from_text(
@@ -275,9 +276,7 @@ class Quantile(OptionQuestion):
         return quantiles.scaled(self.axis.low, self.axis.width)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        if self.target == "smoothed":
-            return super()._are_of_few_rows(measure, beta)
-        rows = self.bins.min_rows_in(self.condition, measure, beta)
+        rows = self.bins.min_rows_in(self.condition, measure, beta, self.weights)
         return np.minimum(self.levels, 1.0 - self.levels) * rows < FEW_ROWS
 
     @classmethod

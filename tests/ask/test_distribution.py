@@ -644,7 +644,7 @@ NO_POLYGONS = [
         (lambda d: d.quantile(0.5), 'axis: name one of x, y, such as axis = "x"'),
         (lambda d: d.quantile(0.5, "z"), "Write one of x, y"),
         (lambda d: d.mass({}, target="rows"), 'write "records" or "smoothed"'),
-        (lambda d: d.density([[0.1, 0.1]], kernel="box"), "is not known"),
+        (lambda d: d.density([[0.1, 0.1]], kernel="box"), "is unknown"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=0), "above 0"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth="wide"), "above 0"),
         (lambda d: d.density([[0.1, 0.1]], bandwidth=np.ones(3)), "above 0"),

@@ -20,11 +20,13 @@ from dbern.ask.question import (
     DeferredQuestion,
     OptionQuestion,
     ReleasedBins,
+    are_means_of_few_rows,
     deferred,
     load_question,
 )
 from dbern.ask.weights import Weights
 from dbern.errors import SpecError
+from dbern.types import BoolArray
 
 CUTS = np.linspace(0.0, 1.0, 6)
 ENTROPY = QuestionOption(
@@ -48,15 +50,22 @@ class Entropy(OptionQuestion):
         index = bins.axis_index(name)
         return cls(bins=bins, text=f"entropy of {bins.domain.names[index]}", index=index)
 
-    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
-        """All shares hold at once; the largest of ``-p ln p`` is at 1 / e, the least at an end."""
+    def _shares(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
         view = measure.marginal((self.index,))
         parts = Weights().between(measure, self.index, CUTS[:-1], CUTS[1:]).layered()
-        shares = quotient_interval(view, parts, Denominator.total(view), beta)
+        return quotient_interval(view, parts, Denominator.total(view), beta)
+
+    def _interval(self, measure: NoisyMeasure, beta: Fraction) -> Interval:
+        """All shares hold at once; the largest of ``-p ln p`` is at 1 / e, the least at an end."""
+        shares = self._shares(measure, beta)
         largest = minus_p_log_p(np.clip(1 / np.e, shares.low, shares.high)).sum()
         least = np.minimum(*map(minus_p_log_p, (shares.low, shares.high))).sum()
         value = np.clip(minus_p_log_p(shares.value).sum(), least, largest)
         return Interval.without_cells(*map(np.atleast_1d, (value, least, largest)))
+
+    def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
+        shares = self._shares(measure, beta)
+        return are_means_of_few_rows(shares, self.bins.rows).any(keepdims=True)
 
     @classmethod
     def from_text(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from questioned import asked
+from questioned import asked, grouped, responding
 
 from dbern.ask import question
 from dbern.errors import SpecError
@@ -41,6 +41,19 @@ def test_answers_about_a_population_say_by_which_law():
     assert of_population.to_dataset().attrs["interval"] == "population"
 
 
+def of_response(n):
+    """A regression of responses at 0 and 1 on y, of which x below 0.3 has 3 of 10 rows."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(size=(n, 2))
+    return responding(rows, (rows[:, 1] > rng.uniform(size=n)) * 1.0, epsilon=1e4)
+
+
+def of_groups(n):
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(size=(n, 2))
+    return grouped(rows, (rows[:, 1] > rng.uniform(size=n)) * 1, epsilon=1e4)
+
+
 FEW = {
     "mean": lambda d: d.mean("x", given={"y": (0.2, 0.7)}, population=True),
     "quantile": lambda d: d.quantile([0.1, 0.5], "x", population=True),
@@ -48,6 +61,20 @@ FEW = {
     "marginal": lambda d: d.marginal([0.5], "x", population=True),
     "count": lambda d: d.count({"x": (0.2, 0.5)}, population=True),
     "mass": lambda d: d.mass({"x": (0.2, 0.5)}, population=True),
+    "smoothed mass": lambda d: d.mass(
+        {"x": (0.2, 0.5)}, given={"y": (0.2, 0.7)}, target="smoothed", population=True
+    ),
+    "smoothed quantile": lambda d: d.quantile(0.4, "x", target="smoothed", population=True),
+    "var": lambda d: d.var("x", given={"y": (0.0, 0.2)}, population=True),
+    "std": lambda d: d.std("x", given={"y": (0.0, 0.2)}, population=True),
+    "cov": lambda d: d.cov("x", "y", population=True),
+    "correlation": lambda d: d.correlation("x", "y", population=True),
+}
+FEW_RESPONSES = {
+    "curve": lambda d: d.curve([[0.3, 0.3]], population=True),
+    "curve along": lambda d: d.curve_along([0.2, 0.5], "x", population=True),
+    "average": lambda d: d.average({"x": (0.0, 0.3)}, population=True),
+    "difference": lambda d: d.difference({"x": (0.0, 0.3)}, {"x": (0.3, 1.0)}, population=True),
 }
 
 
@@ -57,6 +84,37 @@ def test_a_population_of_few_rows_is_refused_and_the_rows_are_answered(kind):
     with pytest.raises(SpecError, match=REFUSED):
         FEW[kind](asked(rng.uniform(size=(20, 2)), epsilon=1e4))
     FEW[kind](asked(rng.uniform(size=(5000, 2)), epsilon=1e4))
+
+
+@pytest.mark.parametrize("kind", FEW_RESPONSES)
+@pytest.mark.parametrize("release", [of_response, of_groups])
+def test_means_of_responses_of_few_rows_are_refused_of_a_population(kind, release):
+    with pytest.raises(SpecError, match=REFUSED):
+        FEW_RESPONSES[kind](release(20))
+    FEW_RESPONSES[kind](release(5000))
+
+
+def test_groups_of_few_rows_do_not_differ_in_a_population():
+    def between(n):
+        return of_groups(n).difference({"x": (0.0, 0.3)}, groups=(0, 1), population=True)
+
+    with pytest.raises(SpecError, match=REFUSED):
+        between(20)
+    between(5000)
+
+
+@pytest.mark.slow
+def test_a_variance_that_few_rows_make_is_refused_where_the_normal_law_does_not_cover(monkeypatch):
+    rng, covered = np.random.default_rng(0), 0
+    for key in range(60):
+        d = asked(rare_rows(rng), key + 1, epsilon=1e5)
+        with monkeypatch.context() as patch:
+            patch.setattr(question, "FEW_ROWS", 0)
+            answer = d.var("x", population=True)
+        covered += answer.low <= 0.003 * 0.997 * 0.8**2 <= answer.high
+        with pytest.raises(SpecError, match=REFUSED):
+            d.var("x", population=True)
+    assert covered < 48
 
 
 def test_a_refusal_names_the_first_region_of_few_rows():

@@ -3,7 +3,7 @@
 What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of the published law,
 ``|f_j|`` at most the published error. So a linear functional ``sum_j w_j c_j`` is within ``q |w|_2
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
-|w|_2``. Intervals for quotients of such functionals: `dbern.ask.interval`.
+|w|_2``. Intervals for quotients of such functionals: `dbern.ask.quotients`.
 
 Of an axis with two scales (`dbern.reconstruct.two_scales`) ``z = M c + x + f`` is released. A
 functional w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dbern.ask.bins import BinView
-from dbern.ask.interval import Contrast
+from dbern.ask.quotients import Contrast
 from dbern.ask.splines import Envelope
 from dbern.certify.failure import QUOTIENT
 from dbern.types import Int64Array

@@ -13,7 +13,6 @@ import numpy as np
 
 from dbern.ask.answer import Answer, Interval, IntervalKind
 from dbern.ask.bins import BinView, NoisyMeasure
-from dbern.ask.interval import Denominator, product_intervals, quotient_interval
 from dbern.ask.kernel_envelopes import best_kernels, candidates, density_envelope, min_bandwidth
 from dbern.ask.options import DENSITY, MARGINAL, read_numbers, read_point
 from dbern.ask.points import Points, as_numbers, as_points, gridded
@@ -25,6 +24,7 @@ from dbern.ask.question import (
     are_means_of_few_rows,
     deferred,
 )
+from dbern.ask.quotients import Denominator, product_intervals, quotient_interval
 from dbern.ask.regions import Boxes, Region, condition_text
 from dbern.ask.splines import Envelope
 from dbern.ask.weights import LAYERS, KernelsAt, Weights, layer_weights, under_condition

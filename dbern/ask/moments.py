@@ -19,12 +19,6 @@ import numpy as np
 from dbern.ask.answer import Interval
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.bracket import GRID_POINTS, GridPoints, bracket
-from dbern.ask.interval import (
-    Contrast,
-    Sides,
-    quotient_or_half,
-    simultaneous_intervals,
-)
 from dbern.ask.options import CORRELATION, COV, MEAN
 from dbern.ask.question import (
     CommonOptions,
@@ -33,6 +27,12 @@ from dbern.ask.question import (
     ReleasedBins,
     are_means_of_few_rows,
     deferred,
+)
+from dbern.ask.quotients import (
+    Contrast,
+    Sides,
+    quotient_or_half,
+    simultaneous_intervals,
 )
 from dbern.ask.regions import Boxes, Region, condition_text
 from dbern.ask.splines import AxisSplines, Envelope

@@ -1,7 +1,7 @@
 """Base of the questions about released bins, from their text to their answer.
 
 A kind of question is a class whose `_interval` bounds the answer of one array of bins, by
-`dbern.ask.interval` of the envelopes of its weights. What all kinds share is here: an interval for
+`dbern.ask.quotients` of the envelopes of its weights. What all kinds share is here: an interval for
 each group at its fraction of beta, populations, labels, units and notes. A kind that
 `dbern.ask.options` names is an option of ``dbern ask`` too; `Distribution.ask` takes any.
 """
@@ -20,10 +20,10 @@ import numpy as np
 
 from dbern.ask.answer import CELLS, Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.bins import NoisyMeasure
-from dbern.ask.interval import Contrast, Everywhere, FunctionBand
 from dbern.ask.labels import labelled_entries
 from dbern.ask.options import QuestionOption
 from dbern.ask.points import read_beta
+from dbern.ask.quotients import Contrast, Everywhere, FunctionBand
 from dbern.ask.regions import Boxes, Region, boxes_of, require_one_box
 from dbern.ask.splines import products
 from dbern.ask.weights import Weights

@@ -16,14 +16,6 @@ import numpy as np
 from dbern.ask.answer import Answer, Interval, IntervalKind, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure, SplitMeasure
 from dbern.ask.density import read_coordinates, read_kernels
-from dbern.ask.interval import (
-    BATCH_NUMBERS,
-    Contrast,
-    Denominator,
-    Everywhere,
-    Sides,
-    laid_out_intervals,
-)
 from dbern.ask.options import (
     AVERAGE,
     CURVE,
@@ -43,6 +35,14 @@ from dbern.ask.question import (
     ReleasedBins,
     are_means_of_few_rows,
     deferred,
+)
+from dbern.ask.quotients import (
+    BATCH_NUMBERS,
+    Contrast,
+    Denominator,
+    Everywhere,
+    Sides,
+    laid_out_intervals,
 )
 from dbern.ask.region_files import ask_regions
 from dbern.ask.regions import Boxes, Polygons, Region, condition_text, read_region, region_text

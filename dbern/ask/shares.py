@@ -17,13 +17,6 @@ import numpy as np
 from dbern.ask.answer import Answer, Interval, Percent, Target
 from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.bracket import GRID_POINTS, GridPoints, bracket
-from dbern.ask.interval import (
-    Contrast,
-    Denominator,
-    product_intervals,
-    quotient_interval,
-    quotient_or_half,
-)
 from dbern.ask.options import CDF, COUNT, MASS, QUANTILE, read_numbers
 from dbern.ask.points import as_numbers
 from dbern.ask.question import (
@@ -34,6 +27,13 @@ from dbern.ask.question import (
     ReleasedBins,
     are_means_of_few_rows,
     deferred,
+)
+from dbern.ask.quotients import (
+    Contrast,
+    Denominator,
+    product_intervals,
+    quotient_interval,
+    quotient_or_half,
 )
 from dbern.ask.region_files import ask_regions
 from dbern.ask.regions import (

@@ -12,7 +12,7 @@ from dbern.errors import (
     IntegrityError,
     SpecError,
 )
-from dbern.ledger import accounts, recovery, replay, tables
+from dbern.ledger import accounts, replay, restore_epochs, tables
 from dbern.ledger.backend import LedgerBackend
 from dbern.ledger.composition import BASIC, require_positive
 from dbern.ledger.entries import (
@@ -30,8 +30,8 @@ from dbern.ledger.entries import (
 )
 from dbern.ledger.high_water_mark import Point
 from dbern.ledger.opening import backend_of, migrate_ledger
-from dbern.ledger.recovery import reconcile, write_transaction
 from dbern.ledger.release_files import ReleaseSecrets
+from dbern.ledger.restore_epochs import reconcile, write_transaction
 from dbern.ledger.tables import ledger_id_of
 from dbern.privacy.budget import Budget, Neighbors, PrivacyUnit
 
@@ -189,9 +189,9 @@ class BudgetLedger:
             When there is no grant on its terms, or the account cannot pay the charge.
         """
         logged = self._refusals_logged(request.dataset, request.name, request.charge)
-        seen = recovery.last_seen(self._backend, self.id)
+        seen = restore_epochs.last_seen(self._backend, self.id)
         with logged, self._backend.read() as connection:
-            recovery.require_reconciled(connection, self._backend, seen)
+            restore_epochs.require_reconciled(connection, self._backend, seen)
             at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
@@ -222,7 +222,7 @@ class BudgetLedger:
             if existing is not None:
                 accounts.require_same(existing, request, self.url)
             if existing is None or existing.state in PENDING:
-                recovery.require_reconciled(connection, self._backend)
+                restore_epochs.require_reconciled(connection, self._backend)
             # One time decides in which period it is paid and in which it counts.
             at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
@@ -238,9 +238,9 @@ class BudgetLedger:
             return tables.add_release(connection, request, content, release_id, at)
 
     def charge(self, request: Request, note: str = "", *, under_way: bool = False) -> Reservation:
-        """Charge, for good and in one transaction, what another tool released, or a stream will.
+        """Charge at once and for good what another tool released, or a stream will.
 
-        No step of a release does: its charge is final with `spend`.
+        Releases do not call it: theirs are reserved first (`reserve`) and final with `spend`.
 
         The charge that holds the name is left as it is where it says the same. There is no output,
         and no key or staging unless it is `under_way`: then they are there until `commit` or
@@ -265,7 +265,7 @@ class BudgetLedger:
             if existing is not None:
                 accounts.require_same(existing, request, self.url)
                 return existing
-            recovery.require_reconciled(connection, self._backend)
+            restore_epochs.require_reconciled(connection, self._backend)
             at = tables.charging_time(connection, request.dataset)
             status = accounts.account(connection, self.url, request.dataset, at, request)
             accounts.require_terms(status, request)
@@ -292,14 +292,14 @@ class BudgetLedger:
 
     def is_pending(self) -> bool:
         """Return whether spending is stopped until published releases are reconciled."""
-        seen = recovery.last_seen(self._backend, self.id)
+        seen = restore_epochs.last_seen(self._backend, self.id)
         with self._backend.read() as connection:
-            return recovery.must_reconcile(connection, self._backend, seen)
+            return restore_epochs.must_reconcile(connection, self._backend, seen)
 
     def declare_restored(self) -> None:
         """Block spending, because the database was restored to an earlier state."""
         with write_transaction(self._backend) as connection:
-            recovery.begin_epoch(connection, self._backend, "declared")
+            restore_epochs.begin_epoch(connection, self._backend, "declared")
 
     def reconcile(self, published: Sequence[Published], *, more: bool = False) -> Reconciled:
         """Charge every published release that the ledger does not know, then let spending go on.
@@ -319,10 +319,10 @@ class BudgetLedger:
             When a release's guarantee is not the one that the ledger charged; nothing changed.
         """
         with write_transaction(self._backend) as connection:
-            restored = recovery.must_reconcile(connection, self._backend)
+            restored = restore_epochs.must_reconcile(connection, self._backend)
             done = reconcile(connection, self.url, self.id, published, restored=restored)
             if not more:
-                recovery.end_epoch(connection)
+                restore_epochs.end_epoch(connection)
         self.sweep()
         return done
 
@@ -466,7 +466,7 @@ class BudgetLedger:
     ) -> Reservation:
         with write_transaction(self._backend) as connection:
             if after is not State.COMMITTED:
-                recovery.require_reconciled(connection, self._backend)
+                restore_epochs.require_reconciled(connection, self._backend)
             change = {"state": after.value, **values}
             changed = tables.moved(connection, reservation.release_id, [before], change)
             return accounts.recorded(connection, reservation, changed, before.value, after.value)

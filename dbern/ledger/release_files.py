@@ -17,7 +17,7 @@ from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.ledger import accounts, tables
 from dbern.ledger.backend import STAGING, LedgerBackend
 from dbern.ledger.entries import LIVE, Reservation, State
-from dbern.ledger.recovery import write_transaction
+from dbern.ledger.restore_epochs import write_transaction
 from dbern.ledger.spool import Spool
 from dbern.ledger.staging import Staging, dead_staging, destroy_staging, sweep_staging
 from dbern.privacy.keystream import subkey

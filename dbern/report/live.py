@@ -10,7 +10,7 @@ Where bins count rows, the page holds the released numbers and, for public posit
 the weights with which `Distribution` answers: of steps, of kernels of a few bandwidths, and of
 their integrals. Of one axis no product needs the kernels' weights, so it holds their sums over the
 bins. A box is a difference of two positions, multiples where rows are rounded; intervals are by the
-tail of the noise's law. These are the formulas for many boxes in Python (`dbern.ask.interval`, and
+tail of the noise's law. These are the formulas for many boxes in Python (`dbern.ask.quotients`, and
 `dbern.ask.responses` for regressions and the shares of groups). Values are Python's, up to
 roundings; intervals are as wide, or a little wider. Everything on the page is released or public.
 """

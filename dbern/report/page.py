@@ -6,12 +6,14 @@ Where a text of the page is written:
 
 - headings, labels of tables, fixed sentences: ``templates/synopsis.html``
 - buttons, fields and answers of the live part: ``templates/live.html``, ``templates/live.js``
-- captions and alternative texts: here; names of axes and values: `pictures`
+- captions, alternative texts and what parts of an error mean: here
+- names of axes and values: `pictures`
 - title of the function: `dbern.ask.labels`; texts below the pointer: `figures`
 - sentences of the guarantee: `wording`; of errors: `dbern.certify.error_summary`
 
 Where a picture is drawn: the fixed one in `svg` (data: `pictures`), the live one in ``live.js``
-(data: `live`, `figures`), both in the colours of `colours`; a notebook's in `synopsis.drawing`.
+(data: `live`, `figures`), both in the colours of `colours`; a notebook's in `synopsis.drawing`. The
+page of a ledger is `budgets` and ``templates/ledger.html``, that of two releases `changes`.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ import numpy as np
 
 from dbern.ask.bins import NoisyMeasure
 from dbern.ask.distribution import Distribution
-from dbern.ask.interval import FunctionBand
 from dbern.ask.labels import response_name
 from dbern.ask.points import Order, orders
 from dbern.ask.question import ReleasedResponses
+from dbern.ask.quotients import FunctionBand
 from dbern.ask.splines import AxisSplines
 from dbern.combination.base import Answer, Combination, Meaning
 from dbern.combination.responses import LeastSquares, Ratio

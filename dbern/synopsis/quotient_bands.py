@@ -3,7 +3,7 @@
 At a point let N be the numerator, D the denominator, w and u the weights of a record in them, ``|w|
 <= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is its error. The
 interval is of all m that the released numbers do not deny (Fieller 1954): one of the questions that
-`dbern.ask.interval` answers, by the same roots (`confidence_set`). Where ``N - D`` and ``N + D``
+`dbern.ask.quotients` answers, by the same roots (`confidence_set`). Where ``N - D`` and ``N + D``
 are both within what the noise alone may make, so is half of their difference, D: it cannot be told
 from 0, there may be no rows, and there is no interval; it would be of all values that there may be.
 Where one matrix is applied to the bins of both, they err together, by
@@ -35,7 +35,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from dbern.ask.interval import Contrast, Sides, SquaredNorm, confidence_set
+from dbern.ask.quotients import Contrast, Sides, SquaredNorm, confidence_set
 from dbern.certify.certificate import Certificate
 from dbern.certify.failure import BAND
 from dbern.certify.noise import Radius, ratio_radius

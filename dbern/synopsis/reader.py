@@ -298,7 +298,8 @@ class Synopsis:
         that of the data at hand, bounded by the released numbers alone
         (`dbern.synopsis.array_bands`), where `about` says so and the release allows it (see
         `Synopsis.about`), else that of the worst database. For ``h="auto"`` all holds over all
-        candidates at once.
+        candidates at once; of orders that you choose among by looking, each holds by itself: write
+        ``beta`` over their number.
 
         Parameters
         ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dbern.ask.interval import Contrast, Sides, SquaredNorm, confidence_set
+from dbern.ask.quotients import Contrast, Sides, SquaredNorm, confidence_set
 from dbern.certify.noise import Radius, largest_contrast
 
 COUNT = 400

@@ -27,8 +27,8 @@ from dbern.ask import polygon_envelopes as of_polygon
 from dbern.ask import shares as of_quantiles
 from dbern.ask import splines as of_step
 from dbern.ask.distribution import _nearest_measure, draw_points
-from dbern.ask.interval import Denominator, quotient_interval
 from dbern.ask.polygon_envelopes import polygon_envelope
+from dbern.ask.quotients import Denominator, quotient_interval
 from dbern.ask.regions import Polygons, region_text
 from dbern.ask.splines import AxisSplines, Envelope, intervals, products, steps
 from dbern.bernstein.kernels import Gaussian, kernel_of
@@ -224,7 +224,7 @@ def test_many_boxes_have_the_answers_of_each(monkeypatch):
     boxes = {"x": (low[0], high[0]), "y": (low[1], high[1])}
     few = d.mass(boxes)
     monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
-    monkeypatch.setattr("dbern.ask.interval._BATCH_WEIGHTS", 200)
+    monkeypatch.setattr("dbern.ask.quotients._BATCH_WEIGHTS", 200)
     many = d.mass(boxes)
     counts = d.count(boxes)
     np.testing.assert_allclose(few.value, many.value, atol=1e-9)

@@ -7,7 +7,7 @@ import pytest
 from banding import covers
 from questioned import OF_RESPONSES, OF_TWO, QUESTIONS, asked, databases, responding
 
-from dbern.ask import bins, interval
+from dbern.ask import bins, quotients
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -61,7 +61,7 @@ def test_boxes_of_a_population_that_are_not_laid_out_at_once_are_answered_in_par
     """A box of a map with more bins than are laid out at once was refused as too many boxes."""
     ask, d = POPULATION["boxes"], asked(ROWS)
     whole = ask(d)
-    monkeypatch.setattr(interval, "BATCH_NUMBERS", 20)
+    monkeypatch.setattr(quotients, "BATCH_NUMBERS", 20)
     parts = ask(d)
     for part, end in ((parts.low, whole.low), (parts.high, whole.high)):
         np.testing.assert_allclose(part, end, rtol=0, atol=1e-12)

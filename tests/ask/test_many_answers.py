@@ -7,7 +7,7 @@ import pytest
 from banding import columns, drawn, planned
 from questioned import TRIANGLE, asked, databases, responding
 
-from dbern.ask import bins, interval, question
+from dbern.ask import bins, question, quotients
 
 pytestmark = pytest.mark.filterwarnings("ignore:each answer holds")
 
@@ -77,9 +77,9 @@ def answered(question, count):
 @pytest.mark.parametrize("question", CASES)
 def test_batches_tell_what_one_batch_tells(monkeypatch, question):
     """Of 300 a part is by itself so few that more draws would be used of it."""
-    monkeypatch.setattr(interval, "BATCH_NUMBERS", 1 << 40)
+    monkeypatch.setattr(quotients, "BATCH_NUMBERS", 1 << 40)
     whole = answered(question, 300)
-    monkeypatch.setattr(interval, "BATCH_NUMBERS", 1 << 19)
+    monkeypatch.setattr(quotients, "BATCH_NUMBERS", 1 << 19)
     np.testing.assert_allclose(answered(question, 300), whole, rtol=0, atol=1e-9 * np.ptp(whole))
 
 

@@ -13,7 +13,6 @@ from questioned import asked, databases
 from dbern.ask import options as question_options
 from dbern.ask.answer import Interval
 from dbern.ask.bins import NoisyMeasure
-from dbern.ask.interval import Denominator, quotient_interval
 from dbern.ask.options import QuestionOption
 from dbern.ask.question import (
     CommonOptions,
@@ -24,6 +23,7 @@ from dbern.ask.question import (
     deferred,
     load_question,
 )
+from dbern.ask.quotients import Denominator, quotient_interval
 from dbern.ask.weights import Weights
 from dbern.errors import SpecError
 from dbern.types import BoolArray

@@ -162,7 +162,7 @@ def test_many_places_have_the_answers_of_each(monkeypatch):
     d, at = responding(x, 0.5 + 0.4 * np.sin(7 * x[:, 0])), np.linspace(0.1, 0.9, 9)[:, None]
     few = d.curve(at)
     monkeypatch.setattr("dbern.ask.bins._MAX_WORK", 0)
-    monkeypatch.setattr("dbern.ask.interval.BATCH_NUMBERS", 100)
+    monkeypatch.setattr("dbern.ask.quotients.BATCH_NUMBERS", 100)
     many = d.curve(at)
     np.testing.assert_allclose(few.value, many.value, atol=1e-12)
     assert ((many.low <= few.low) & (few.high <= many.high)).all()  # not simulated: by the tail

@@ -77,7 +77,7 @@ def test_a_commit_beside_a_read_is_no_restored_database(ledger, ask, url, monkey
                 beside.reserve(ask("beside", "0.1"))
         return metadata
 
-    monkeypatch.setattr("dbern.ledger.recovery.metadata_of", another_commits)
+    monkeypatch.setattr("dbern.ledger.restore_epochs.metadata_of", another_commits)
     request = [ask("new", "0.1")] if asked == "require_account" else []
     assert not getattr(ledger, asked)(*request)
     assert began

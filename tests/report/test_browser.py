@@ -15,8 +15,8 @@ from PIL import Image
 from projects import Project
 
 from dbern.ask.density import read_kernels
-from dbern.ask.interval import confidence_set, product_sides, simultaneous_intervals
 from dbern.ask.kernel_envelopes import density_envelope
+from dbern.ask.quotients import confidence_set, product_sides, simultaneous_intervals
 from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
 from dbern.report.colours import INK, channels

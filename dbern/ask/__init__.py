@@ -7,6 +7,6 @@ which a weight becomes an answer:
    `polygon_envelopes` have splines around these weights.
 2. `bins` has the released bins, and functionals of them with their noise; of the rows in two parts,
    too.
-3. `interval` denies quotients of two functionals; `moments` has products of means.
+3. `quotients` denies quotients of two functionals; `moments` has products of means.
 4. `answer` holds values and ends, and prints them.
 """

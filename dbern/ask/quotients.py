@@ -26,7 +26,7 @@ Of sums over the normalizer of a private number of rows (``k = 1``) m is any num
 5. Of many points of the released function its band at the same beta may be narrower. Public facts
    alone decide which is taken (`Everywhere`): each covers, and so does the one that they choose.
 
-Docs/intervals.md, "A quotient's interval is every m that the bins do not deny", has the proof of 2
+In docs/intervals.md "A quotient's interval is every m that the bins do not deny" has the proof of 2
 to 5, and "A population adds the variance of its rows" what they say of a population.
 
 Of products of weights, such as boxes and kernels at points, everything factors over axes: values,

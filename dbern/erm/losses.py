@@ -14,7 +14,8 @@ A division, product or difference of floats rounds once, by at most ``u = 2^-53`
 
 A user's own loss declares these constants, and nothing here proves them. Privacy rests on its
 convexity and on `derivative_error`: solvers clip the derivative at M, which keeps a convex loss
-convex, so an M that is too small changes the model alone. By objective it rests on all of them.
+convex, so an M that is too small changes the model alone. By objective, where it would rest on all
+of them, only losses of `dbern` are released.
 """
 
 from __future__ import annotations

@@ -353,9 +353,9 @@ class Synopsis:
         largest value. It holds for all points at once and any dataset, however often it is asked
         (docs/bands.md). `about` is as for `band`, which may be wider: here a quotient whose
         denominator is surely positive, few records and a density before its bins were shrunk are
-        taken as they are. NaN outside the bounds, and of a kernel regression where its denominator
-        cannot be told from zero: no rows here, or so few that noise hides them. Of a dask array
-        lazy.
+        taken as they are (ends are moved where the shrunk value lies outside). NaN outside the
+        bounds, and of a kernel regression where its denominator cannot be told from zero: no rows
+        here, or so few that noise hides them. Of a dask array lazy.
 
         Raises
         ------

@@ -17,6 +17,7 @@ from dbern.planning.predicted import FINER
 from dbern.planning.search import FEW_AXES, Search
 from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
+from dbern.reconstruct.two_scales import MOST_NARROW
 
 BIN_RESOLUTIONS = {  # cells a deviation, by degree
     1: (2.0, 3.0, 4.0),
@@ -31,6 +32,8 @@ _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, part
     *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
     *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
+_HALVED_CELLS = (512, 1024, 2048)
+_FEWEST_HALVED = 400  # narrow cells: of fewer, shares of usual boxes are sums of few numbers anyway
 _ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
 _MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one scale, and of two
 
@@ -69,7 +72,10 @@ def bin_grids(search: Search) -> list[BinGrid]:
                 grids[degree, grid.cells] = grid
     exact = _grids_of_multiples(search) if search.questions else ()
     one_scale = grids | {(grid.degree, grid.cells): grid for grid in exact}
-    return [*one_scale.values(), *(_grids_of_two_scales(search) if search.two_scales else ())]
+    if not search.two_scales:
+        return [*one_scale.values()]
+    halves = _grids_of_halves(search) if search.questions else ()
+    return [*one_scale.values(), *_grids_of_two_scales(search), *halves]
 
 
 def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
@@ -80,6 +86,22 @@ def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
         cells = times * math.ceil(resolution / kernel.deviation)
         if cells <= _MAX_NARROW_CELLS:
             yield BinGrid(degree, resolution, (cells,), (times, parts))
+
+
+def _grids_of_halves(search: Search) -> Iterator[BinGrid]:
+    """Yield bins of an axis whose two scales count half of each record, for questions of rows.
+
+    The narrow ones have a node at each multiple and no other, or are as narrow as may be. A share
+    is then a sum of few numbers: of wide cells, and of narrow ones at its ends, least many where a
+    wide cell has about the root of all narrow ones.
+    """
+    (multiples,) = search.multiples
+    counts = _HALVED_CELLS if multiples is None else (multiples.count,)
+    for cells in counts if min(counts) >= _FEWEST_HALVED else ():
+        root = math.isqrt(cells - 1) + 1
+        times = next(times for times in range(root, cells + 1) if cells % times == 0)
+        if times < cells <= MOST_NARROW:
+            yield BinGrid(1, 1.0, (cells,), (times, 2))
 
 
 def _grids_of_multiples(search: Search) -> Iterator[BinGrid]:

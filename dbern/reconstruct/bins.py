@@ -43,7 +43,7 @@ _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
 _NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
-two_scales_of = lru_cache(maxsize=32)(TwoScales)
+two_scales_of = lru_cache(maxsize=8)(TwoScales)  # of 35 MiB each at most
 _SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
 _BUMPS_TRIED = 33  # of the first half, the middle among them
 _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function

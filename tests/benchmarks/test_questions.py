@@ -198,6 +198,49 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
     assert quantile <= 2
 
 
+def mean_half_width(rows, keys, **sections_of_spec):
+    """Of twenty boxes with ends anywhere, in those of a Laplace count at epsilon / 20."""
+    spec = ReleaseSpec(**sections(**sections_of_spec))
+    plan, draw, off = plan_files(spec, ()), np.random.default_rng(4), COUNT / len(rows)
+    low, high = spec.domain.axes[0].low, spec.domain.axes[0].high
+    boxes = np.sort(draw.uniform(low, high, (20, 2)), axis=1)
+    exact, wide = centers(spec, plan, {"x": rows}), []
+    for key in range(1, keys + 1):
+        d = synopsis_of(spec, plan, exact, key.to_bytes(32, "big")).distribution()
+        wide += [d.mass({"x": tuple(box)}) for box in boxes]
+    return float(np.mean([answer.high - answer.low for answer in wide])) / 2 / off
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [161, 501, 1001, 2001])
+def test_shares_of_many_values_are_as_narrow_as_counts(values):
+    """Whatever the number of values, at most as wide as a count's: bins of two scales."""
+    rows = np.rint(np.random.default_rng(3).normal(0.5, 0.15, 100_000).clip(0, 1) * (values - 1))
+    width = mean_half_width(
+        rows, 3,
+        data={"bounds": {"x": [0, values - 1]}, "n": len(rows), "resolution": {"x": 1}},
+        target={"bandwidth": [0.05 * (values - 1)]},
+        mechanism={"questions": ["mass", "quantile"], "k": None, "h": None, "noise": "auto"},
+    )  # fmt: skip
+    print(f"\n{values} values: {width:.2f}")
+    assert width <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("questions", "most"), [(["mass"], 2.5), (["density", "mass", "quantile"], 4)]
+)
+def test_shares_of_rows_anywhere_are_asked_of_two_scales(questions, most):
+    """Without bins of two halves 4.5 of it, and 9.6 where the density is asked for too."""
+    rows = np.random.default_rng(3).normal(0.5, 0.15, 100_000).clip(0, 1)
+    width = mean_half_width(
+        rows, 3, data={"bounds": {"x": [0, 1]}, "n": len(rows)}, target={"bandwidth": [0.05]},
+        mechanism={"questions": questions, "k": None, "h": None, "noise": "auto"},
+    )  # fmt: skip
+    print(f"\n{', '.join(questions)}: {width:.2f}")
+    assert width <= most
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BOXES)
 def test_shares_of_a_default_release_are_as_narrow_as_ten_counts(name):

@@ -20,7 +20,7 @@ import pytest
 import dbern
 from dbern.bernstein.basis import iterate
 from dbern.data import footers
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.data.parquet import BATCH_ROWS, reading_bytes
 from dbern.erm.summation import BLOCK, sum_by_pairs
 from dbern.errors import EnvironmentRefusedError
@@ -172,14 +172,14 @@ def listed(project, files, **changes):
 @pytest.mark.turns("memory", 5)
 @pytest.mark.slow
 def test_files_row_groups_and_columns_are_planned_for(project):
-    few = listed(project, [FileFacts("a", 1, (400_000,), 2)])
-    groups = listed(project, [FileFacts("a", 1, (4,) * 100_000, 2)]) - few
+    few = listed(project, [Footer("a", 1, (400_000,), 2)])
+    groups = listed(project, [Footer("a", 1, (4,) * 100_000, 2)]) - few
     assert groups[0] > 100_000 * 3000  # about 2 kB of a row group's footer, and it as listed
     assert groups[1] > 100_000 * 5000
     assert groups[2] > 100_000 * 2000
-    wide = listed(project, [FileFacts("a", 1, (4,) * 100_000, 20)]) - few
+    wide = listed(project, [Footer("a", 1, (4,) * 100_000, 20)]) - few
     assert (wide > 100_000 * 18_000).all()
-    files = listed(project, [FileFacts(f"{i}", 1, (4,), 2) for i in range(100_000)]) - few
+    files = listed(project, [Footer(f"{i}", 1, (4,), 2) for i in range(100_000)]) - few
     assert (files[:2] > 100_000 * 4000).all()  # and no footer but eight
     assert files[2] < 1 << 20
 
@@ -187,7 +187,7 @@ def test_files_row_groups_and_columns_are_planned_for(project):
 def test_memory_of_private_rows_is_planned_by_the_number_of_files(project):
     spec = project.spec(data={"neighbors": "add-or-remove-one", "normalizer": "1000"})
     one, other = (
-        plan_files(spec, [FileFacts("a", size, groups, columns), FileFacts("b", 1, (1,), 2)])
+        plan_files(spec, [Footer("a", size, groups, columns), Footer("b", 1, (1,), 2)])
         for size, groups, columns in [(1, (3,), 2), (900, (1, 2) * 400, 5)]
     )
     assert one.to_dict() == other.to_dict()

@@ -46,8 +46,8 @@ class UnreadableFileError(Exception):
 
 
 @dataclass(frozen=True)
-class FileFacts:
-    """Facts of a Parquet footer, statistics left unread."""
+class Footer:
+    """Size, rows and columns of a Parquet file; statistics are left unread."""
 
     path: str  # absolute, or a URL
     size: int  # in bytes
@@ -61,10 +61,10 @@ class FileFacts:
         return sum(self.row_groups)
 
 
-def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[FileFacts, ...]:
+def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[Footer, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
     checked: list[_Checked] = []
-    footers = tuple(read_together(lambda path: _footer(str(path), columns, checked), files))
+    footers = tuple(read_together(lambda path: _read_checked(str(path), columns, checked), files))
     forms = sorted({footer.ids for footer in footers if footer.ids})
     if len(forms) > 1:
         column = next(column for column in columns if column.ids)
@@ -84,8 +84,8 @@ def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> I
             yield from results
 
 
-def file_facts(path: str) -> FileFacts:
-    """Read a file's footer now.
+def read_footer(path: str) -> Footer:
+    """Read a file's footer, for a task of a worker.
 
     Raises UnreadableFileError without a readable footer, ShortageError without memory or open
     files.
@@ -95,7 +95,7 @@ def file_facts(path: str) -> FileFacts:
         open_source(path) as source,
         pq.ParquetFile(source, **decryption(path)) as file,
     ):
-        return _read_facts(path, source, file.metadata)
+        return _footer_of(path, source, file.metadata)
 
 
 @contextmanager
@@ -143,14 +143,14 @@ def open_source(path: str) -> Iterator[Any]:
         yield source
 
 
-def _read_facts(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> FileFacts:
+def _footer_of(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> Footer:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     size = identity(path)[0] if is_url(path) else source.size()
-    return FileFacts(path, size, groups, metadata.num_columns)
+    return Footer(path, size, groups, metadata.num_columns)
 
 
-def opened(path: str) -> tuple[FileFacts, pa.Schema]:
-    """Facts and schema of a file's footer."""
+def read_footer_and_schema(path: str) -> tuple[Footer, pa.Schema]:
+    """Read a file's footer and schema for a plan; a SpecError says what is wrong with the file."""
     try:
         with open_source(path) as source:
             if not is_url(path):
@@ -159,7 +159,7 @@ def opened(path: str) -> tuple[FileFacts, pa.Schema]:
                 if _LARGE_FOOTER_BYTES < length < size and _FOOTER_COPIES * length > memory_limit():
                     raise ShortageError("memory", path)
             with pq.ParquetFile(source, **decryption(path)) as file:
-                return _read_facts(path, source, file.metadata), file.schema_arrow
+                return _footer_of(path, source, file.metadata), file.schema_arrow
     except (OSError, MemoryError, pa.ArrowException) as error:
         _refuse_unread("data.source", path, error)
         raise SpecError(
@@ -195,12 +195,12 @@ def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
 _Checked: TypeAlias = tuple[pa.Schema, str]
 
 
-def _footer(path: str, columns: Sequence[Column], checked: list[_Checked]) -> FileFacts:
-    """Return a file's facts, with the form of its ids (text, for folders).
+def _read_checked(path: str, columns: Sequence[Column], checked: list[_Checked]) -> Footer:
+    """Read a footer, with the form of the file's ids (text, for folders), and check its columns.
 
     `checked`: the last schema that has all columns. Most files have one, and need no other look.
     """
-    footer, schema = opened(path)
+    footer, schema = read_footer_and_schema(path)
     for checked_schema, form in checked:
         if schema.equals(checked_schema):
             return replace(footer, ids=form)

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from dbern.data.columns import stored_type, to_stored
 from dbern.data.domain import Column
-from dbern.data.footers import FileFacts, check_column, leaves, read_together
+from dbern.data.footers import Footer, check_column, leaves, read_together
 from dbern.data.parquet import BATCH_ROWS, records_of
 from dbern.errors import DbernError, SpecError, optional_import, shortage_of
 from dbern.types import FloatArray
@@ -66,7 +66,7 @@ class Frame(ABC):
         """Read the rows; some tables can be read only once."""
 
     @property
-    def footers(self) -> tuple[FileFacts, ...]:
+    def footers(self) -> tuple[Footer, ...]:
         """Footer of these rows, as a file would have it; none where their number is unknown."""
         with _unquoted("its rows cannot be counted"):
             rows = self.count()
@@ -74,7 +74,7 @@ class Frame(ABC):
             return ()
         full_groups, rest = divmod(rows, GROUP_ROWS)
         groups = (GROUP_ROWS,) * full_groups + ((rest,) if rest else ())
-        return (FileFacts(_KEY, 0, groups, len(self.columns)),)
+        return (Footer(_KEY, 0, groups, len(self.columns)),)
 
 
 def frame_of(data: Any, columns: Sequence[Column]) -> Frame:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dbern.data.columns import is_empty, is_number, is_text, is_time, plain_type, resolution_of
 from dbern.data.domain import Axis
-from dbern.data.footers import FileFacts, folder_values, leaves, opened, read_together
+from dbern.data.footers import Footer, folder_values, leaves, read_footer_and_schema, read_together
 from dbern.data.sources import discover
 from dbern.system import counted
 
@@ -35,7 +35,7 @@ class Source:
     """Files and columns of a source."""
 
     source: str
-    files: tuple[FileFacts, ...]
+    files: tuple[Footer, ...]
     columns: tuple[SourceColumn, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def inspect_source(source: str) -> Source:
 
     Raises SpecError without files, or for one that is not Parquet.
     """
-    files = list(read_together(_read_schema, discover(source)))
+    files = list(read_together(_read_types, discover(source)))
     columns = []
     for name in dict.fromkeys(name for _, types in files for name in types):
         types = [types[name] for _, types in files if name in types]
@@ -82,7 +82,7 @@ def resolutions_of(source: str, axes: Sequence[Axis]) -> dict[str, float]:
     as `inspect_source`.
     """
     steps: dict[str, set[float]] = {axis.name: set() for axis in axes}
-    for _, columns in read_together(_read_schema, discover(source)):
+    for _, columns in read_together(_read_types, discover(source)):
         for axis in axes:
             kind = columns.get(axis.name)
             step = kind and resolution_of(kind, axis.low, axis.high, axis.unit)
@@ -96,9 +96,9 @@ def resolutions_of(source: str, axes: Sequence[Axis]) -> dict[str, float]:
     }
 
 
-def _read_schema(path: str) -> tuple[FileFacts, dict[str, pa.DataType | None]]:
+def _read_types(path: str) -> tuple[Footer, dict[str, pa.DataType | None]]:
     """Read types by column; None of a column that folders name."""
-    footer, schema = opened(path)
+    footer, schema = read_footer_and_schema(path)
     types = dict(leaves(schema))
     return footer, types | {name: None for name in folder_values(path) if name not in types}
 
@@ -118,5 +118,5 @@ def _is_listed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain))
 
 
-def _row_groups(files: Sequence[FileFacts]) -> str:
+def _row_groups(files: Sequence[Footer]) -> str:
     return counted(sum(len(file.row_groups) for file in files), "row group")

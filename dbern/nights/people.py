@@ -34,7 +34,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.data.parquet import read_batches
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Reservation, Staging
@@ -58,7 +58,7 @@ class _Block(NamedTuple):
 
 
 def require_same_ids(
-    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, files: Sequence[FileFacts]
+    ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, files: Sequence[Footer]
 ) -> None:
     """Refuse ids of another type than the first night's: one unit would be two.
 
@@ -78,7 +78,7 @@ def admit_units(
     spec: ReleaseSpec,
     reservation: Reservation,
     counters: Counters,
-    files: Sequence[FileFacts],
+    files: Sequence[Footer],
 ) -> _Block:
     """Return the block of a night, durably written: the units that count in it.
 
@@ -121,7 +121,7 @@ def _admitted(
         staging.put_new(_BLOCKS, count, np.concatenate([*head, admitted]))
 
 
-def _batches(counters: Counters, files: Sequence[FileFacts]) -> Iterator[dict[str, FloatArray]]:
+def _batches(counters: Counters, files: Sequence[Footer]) -> Iterator[dict[str, FloatArray]]:
     for file in files:
         groups = range(len(file.row_groups))
         yield from read_batches(file.path, groups, counters.columns, counters.filter)

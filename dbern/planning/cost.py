@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dbern.certify.bin_errors import NUMBERS_TOGETHER
-from dbern.data.footers import READERS, FileFacts
+from dbern.data.footers import READERS, Footer
 from dbern.data.parquet import BATCH_ROWS, reading_bytes
 from dbern.measure.counters import Counters
 from dbern.reconstruct.axis_maps import TRANSLATES_TOGETHER
@@ -65,9 +65,7 @@ def task_rows(rows: int) -> int:
     return max(1, min(TASK_ROWS, -(-rows // _TASKS_AT_LEAST)))
 
 
-def cost(
-    counters: Counters, n: int, files: Sequence[FileFacts] = (), *, remote: bool = False
-) -> Cost:
+def cost(counters: Counters, n: int, files: Sequence[Footer] = (), *, remote: bool = False) -> Cost:
     """Estimate the memory of counting n rows of files, as measured or more.
 
     `remote`: from an object store. Files without row groups, as where the number of rows is

@@ -9,7 +9,7 @@ from typing import Any
 from dbern.certify.certificate import Certificate, combined
 from dbern.certify.lower_bounds import LowerBound
 from dbern.combination.base import Combination
-from dbern.data.footers import FileFacts, read_footers
+from dbern.data.footers import Footer, read_footers
 from dbern.data.frames import Frame, frame_of
 from dbern.data.sources import discover
 from dbern.errors import SpecError, withhold_texts
@@ -81,7 +81,7 @@ def frame_for(spec: ReleaseSpec, data: Any) -> Frame | None:
 
 def footers(
     spec: ReleaseSpec, frame: Frame | None = None, paths: Sequence[str] | None = None
-) -> tuple[FileFacts, ...]:
+) -> tuple[Footer, ...]:
     """Read the footers of the spec's files, or of these paths, their columns checked.
 
     Of a frame they are those of its spool.
@@ -93,13 +93,13 @@ def footers(
     return read_footers(paths, spec.columns)
 
 
-def plan_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> ReleasePlan:
+def plan_files(spec: ReleaseSpec, files: Sequence[Footer]) -> ReleasePlan:
     """Plan a release of files whose footers are known (none: ``data.n`` alone)."""
     with one_thread():  # matrices are small: threads that wait for them take the cores
         return _planned(ResolvedSpec.of(spec, public_rows(spec, files)), files)
 
 
-def _planned(resolved: ResolvedSpec, files: Sequence[FileFacts]) -> ReleasePlan:
+def _planned(resolved: ResolvedSpec, files: Sequence[Footer]) -> ReleasePlan:
     spec, n = resolved.spec, resolved.n
     _refuse_choices(resolved)
     designs: dict[str, Design] = {}
@@ -182,8 +182,8 @@ def whole_certificate(
     return combined(combination, errors, lower_bound)
 
 
-def _public_files(spec: ReleaseSpec, files: Sequence[FileFacts]) -> Sequence[FileFacts]:
+def _public_files(spec: ReleaseSpec, files: Sequence[Footer]) -> Sequence[Footer]:
     """Public facts of the files: where the number of rows is private, their count alone."""
     if spec.protection.private_rows:
-        return [FileFacts(file.path, 0, ()) for file in files]
+        return [Footer(file.path, 0, ()) for file in files]
     return files

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.errors import SpecError
 from dbern.measure.accumulator import most_rows
 from dbern.measure.statistic import Statistic
@@ -15,7 +15,7 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.budget import Budget
 
 
-def public_rows(spec: ReleaseSpec, files: Sequence[FileFacts]) -> int:
+def public_rows(spec: ReleaseSpec, files: Sequence[Footer]) -> int:
     """Return the divisor of sums: the spec's normalizer, or the public number of rows.
 
     Raises SpecError where spec and footers disagree on that, or there are no rows, or too many.

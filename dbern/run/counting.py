@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from dbern.data.footers import FileFacts, UnreadableFileError, file_facts, unlocked
+from dbern.data.footers import Footer, UnreadableFileError, read_footer, unlocked
 from dbern.data.frames import Frame, remember_table, write_spool
 from dbern.errors import IntegrityError, SpecError
 from dbern.ledger import BudgetLedger, Reservation, Staging, State
@@ -77,7 +77,7 @@ def _stage(
     counters: Counters,
     run: Run,
     staging: Staging,
-    files: list[FileFacts],
+    files: list[Footer],
     partitions: tuple[Any, ...],
 ) -> None:
     """Count all records and stage the center, whole, from one pass over the files.
@@ -102,7 +102,7 @@ def _stage(
         writing = deque[Future[None]]()
         for done, (piece, values, rows) in enumerate(arriving, start=1):
             if private:
-                public_rows(run.spec, [FileFacts("data", 0, (rows,))])
+                public_rows(run.spec, [Footer("data", 0, (rows,))])
             elif rows != plan.n:
                 raise IntegrityError(
                     f"data.source: {rows} rows were read and the plan says {plan.n}. Restore the "
@@ -118,7 +118,7 @@ def _stage(
 
 
 @contextmanager
-def _records(run: Run) -> Iterator[list[FileFacts]]:
+def _records(run: Run) -> Iterator[list[Footer]]:
     """Files to count: of a frame its spool, which this process alone can read meanwhile.
 
     A spool is whole or not there, and is written while the charge can still be refunded. Of a Dask
@@ -157,11 +157,11 @@ def _records(run: Run) -> Iterator[list[FileFacts]]:
                     f"first run: dbern ledger abandon --dataset {reservation.dataset} --name "
                     f"{reservation.name}"
                 )
-            public_rows(run.spec, [FileFacts("data", 0, (rows,))])
+            public_rows(run.spec, [Footer("data", 0, (rows,))])
         remember_table(reservation.release_id, frame.table)
     with unlocked(str(spool.path), spool.key):
         try:
-            yield [file_facts(str(spool.path))]
+            yield [read_footer(str(spool.path))]
         except UnreadableFileError:
             raise IntegrityError(
                 f"{spool.path}: the spool of release {reservation.name} is damaged. Remove it and "
@@ -183,10 +183,10 @@ def _spool_rows(
         raise
 
 
-def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[FileFacts]:
+def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[Footer]:
     if spec.protection.private_rows:
-        return [file_facts(spec.path_of(file["path"])) for file in inputs["files"]]
+        return [read_footer(spec.path_of(file["path"])) for file in inputs["files"]]
     return [
-        FileFacts(spec.path_of(file["path"]), file["size"], tuple(file["row_groups"]))
+        Footer(spec.path_of(file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
     ]

@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dbern.data.footers import FileFacts, file_facts, footer_tag, read_together
+from dbern.data.footers import Footer, footer_tag, read_footer, read_together
 from dbern.errors import ReleaseError
 from dbern.measure.counters import Counters, Portion
 from dbern.planning.cost import task_rows
@@ -55,12 +55,12 @@ def task_reads(
 
 
 def make_tasks(
-    files: Sequence[FileFacts], salt: bytes, *, whole: bool = False
+    files: Sequence[Footer], salt: bytes, *, whole: bool = False
 ) -> list[tuple[Portion, ...]]:
     """Return tasks of a sensible size: large files in parts, small ones together.
 
     With `whole`, each has as many files, however many rows there are. Raises IntegrityError or
-    UnreadableFileError where a file is not of the size and row groups of its facts, or cannot be
+    UnreadableFileError where a file is not of the size and row groups of its footer, or cannot be
     opened.
     """
     if whole:
@@ -78,7 +78,7 @@ def make_tasks(
     return [*tasks, tuple(bundle)] if bundle else tasks
 
 
-def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Portion]:
+def _portions(files: Sequence[Footer], salt: bytes, size: int) -> Iterator[Portion]:
     for file, tag in zip(files, read_together(partial(_tag_of, salt=salt), files), strict=True):
         if not file.row_groups:
             yield Portion(file.path, tag, (), 0)
@@ -90,9 +90,9 @@ def _portions(files: Sequence[FileFacts], salt: bytes, size: int) -> Iterator[Po
                 first, rows = group + 1, 0
 
 
-def _tag_of(file: FileFacts, salt: bytes) -> str:
+def _tag_of(file: Footer, salt: bytes) -> str:
     tag = footer_tag(file.path, salt)  # first: readers notice later changes
-    if file_facts(file.path) != file:
+    if read_footer(file.path) != file:
         raise FAILURES["changed"](file.path)
     return tag
 
@@ -153,7 +153,7 @@ def centers(
     counters: Counters,
     jobs: Sequence[tuple[SlabJob, NoiseLaw]],
     salt: bytes,
-    files: Sequence[FileFacts] = (),
+    files: Sequence[Footer] = (),
 ) -> Iterator[tuple[SlabJob, Int64Array, int]]:
     """Yield each piece's integers and the number of rows read, as workers finish them.
 

@@ -15,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.data.frames import Frame, is_another
 from dbern.data.storage import is_published, location_at, storage_errors
 from dbern.errors import (
@@ -316,7 +316,7 @@ def _refuse_rolled_back(reservation: Reservation, output: str) -> None:
             )
 
 
-def _inputs(files: tuple[FileFacts, ...], spec: ReleaseSpec) -> dict[str, Any]:
+def _inputs(files: tuple[Footer, ...], spec: ReleaseSpec) -> dict[str, Any]:
     """File list of the ledger: paths relative to the spec where they are below it.
 
     Where the number of rows is private, no more than the paths: neighbours differ in sizes.
@@ -404,7 +404,7 @@ def _require_same_files(spec: ReleaseSpec, reservation: Reservation) -> list[str
 
 
 def _are_the_files(
-    files: tuple[FileFacts, ...], spec: ReleaseSpec, recorded: Sequence[Mapping[str, Any]]
+    files: tuple[Footer, ...], spec: ReleaseSpec, recorded: Sequence[Mapping[str, Any]]
 ) -> bool:
     """Whether files are those of the ledger, though a spec that lies elsewhere names them anew."""
     if len(files) != len(recorded):

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dbern.data.footers import FileFacts, UnreadableFileError
+from dbern.data.footers import Footer, UnreadableFileError
 from dbern.errors import (
     DbernError,
     EnvironmentRefusedError,
@@ -80,7 +80,7 @@ def kind_of(error: BaseException, known: Collection[str] = PUBLIC_LOCATIONS) -> 
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__name__ in known)
 
 
-def known_location(outcome: TaskResult, files: Sequence[FileFacts]) -> str:
+def known_location(outcome: TaskResult, files: Sequence[Footer]) -> str:
     """Location where a task failed, if this release has it: a worker may write a record."""
     location = outcome.location
     known = PUBLIC_LOCATIONS | {location_text(file.path) for file in files}

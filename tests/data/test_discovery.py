@@ -177,7 +177,7 @@ def test_a_disk_that_fails_is_not_a_file_to_remove(tmp_path, monkeypatch):
 
     monkeypatch.setattr(footers.pa, "OSFile", failing)
     with pytest.raises(EnvironmentRefusedError, match="run the same command again"):
-        footers.opened(str(tmp_path / "a.parquet"))
+        footers.read_footer_and_schema(str(tmp_path / "a.parquet"))
 
 
 @pytest.mark.parametrize("source", ["x" * 5000, "a\0b", "*\0", "x" * 5000 + "/*"])

@@ -170,7 +170,7 @@ def test_every_type_of_column_counts_as_in_a_file(tmp_path, name, kind, monkeypa
         assert frames.write_spool(file, frame_of(given, spec.columns), KEY) == len(frame)
     expected = list(states(spec, read_footers([written], spec.columns)))
     with footers.unlocked(str(spooled), KEY):
-        files = [footers.file_facts(str(spooled))]
+        files = [footers.read_footer(str(spooled))]
         assert len(files[0].row_groups) > 3
         assert list(states(spec, files)) == expected
     assert np.any(expected)
@@ -332,7 +332,7 @@ def test_a_plan_asks_for_no_rows(project):
     of_files = dbern.plan(project.spec())
     assert planned.to_dict()["components"] == of_files.to_dict()["components"]
     assert dbern.plan(spec, data=table.to_pandas()).n == of_files.n == 240
-    known = footers.FileFacts("data", 0, (), 2)
+    known = footers.Footer("data", 0, (), 2)
     assert frame_of(table.slice(0, 0), spec.columns).footers == (known,)
 
 

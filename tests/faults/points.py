@@ -34,7 +34,7 @@ STAGES = (
 # And those of a release from a data frame, besides.
 SPOOLING = (
     f"{SECRETS}.spool", f"{COUNTING}:write_spool", "dbern.data.frames:_groups",
-    "pathlib:Path.rename", f"{COUNTING}:unlocked", f"{COUNTING}:file_facts",
+    "pathlib:Path.rename", f"{COUNTING}:unlocked", f"{COUNTING}:read_footer",
     f"{LEDGER}.begin_reading", f"{COUNTING}:tree_reduce", f"{LEDGER}.spend", f"{LEDGER}.commit",
     "dbern.ledger.keys:KeyFiles.destroy", "dbern.ledger.release_files:destroy_staging",
     "dbern.ledger.spool:destroy_staging", "dbern.ledger.staging:destroy_staging", "shutil:rmtree",

@@ -21,7 +21,7 @@ import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.certify.noise import noise_sups
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.data.parquet import write_records
 from dbern.errors import SpecError
 from dbern.planning import planner
@@ -111,7 +111,7 @@ def test_auto_k_is_the_papers_choice_with_constants_one(bandwidth, h, n, epsilon
 
 
 def facts(*groups):
-    return [FileFacts(f"/f{i}", 1000, rows) for i, rows in enumerate(groups)]
+    return [Footer(f"/f{i}", 1000, rows) for i, rows in enumerate(groups)]
 
 
 def test_n_is_the_number_of_rows_of_the_files():

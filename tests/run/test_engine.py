@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import dbern
 from dbern.data.domain import Column
 from dbern.data.footers import (
-    FileFacts,
+    Footer,
     UnreadableFileError,
     footer_tag,
     read_footers,
@@ -272,10 +272,10 @@ def test_what_is_read_of_each_file_keeps_its_order_and_ends_with_the_first_failu
 def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
     """Of files that are not there: 10^5 of one row group each, and one of as many row groups."""
     monkeypatch.setattr("dbern.run.graph.footer_tag", lambda path, _salt: path)
-    monkeypatch.setattr("dbern.run.graph.file_facts", lambda path: by_path[path])
+    monkeypatch.setattr("dbern.run.graph.read_footer", lambda path: by_path[path])
     for rows in (1_000, 1_000_000):
-        many = [FileFacts(f"{i}", 1, (rows,)) for i in range(100_000)]
-        for files in (many, [FileFacts("all", 1, (rows,) * 100_000)]):
+        many = [Footer(f"{i}", 1, (rows,)) for i in range(100_000)]
+        for files in (many, [Footer("all", 1, (rows,) * 100_000)]):
             by_path = {file.path: file for file in files}
             shared = make_tasks(files, SALT)
             assert 16 <= len(shared) <= 5_000

@@ -18,7 +18,7 @@ from distributed.protocol.serialize import ToPickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.errors import IntegrityError
 from dbern.privacy.laplace import MAX_CENTER
 from dbern.run.client import _decode
@@ -135,7 +135,7 @@ def test_a_failure_that_is_unknown_here_is_an_internal_one():
 )
 def test_a_failure_names_places_of_this_release_alone(place, shown):
     """A worker knows the records, and could have the releasing process print one."""
-    files = [FileFacts("/data/b.parquet", 1, (1,)), FileFacts("/data/a\nb.parquet", 1, (1,))]
+    files = [Footer("/data/b.parquet", 1, (1,)), Footer("/data/a\nb.parquet", 1, (1,))]
     assert known_location(TaskResult(None, failure="unreadable", location=place), files) == shown
 
 

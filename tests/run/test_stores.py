@@ -17,7 +17,7 @@ from object_server import KEY, SECRET
 import dbern
 from dbern.cli import diagnosis
 from dbern.data import objects
-from dbern.data.footers import opened
+from dbern.data.footers import read_footer_and_schema
 from dbern.data.objects import Objects, check_url, matching
 from dbern.data.source_names import matches_glob
 from dbern.data.sources import discover
@@ -215,14 +215,17 @@ def test_a_bucket_that_does_not_answer_is_asked_again(project, bucket, method):
     bucket.put("data/b.parquet", b"no Parquet")
     objects._client.cache_clear()
     bucket.server.fault = lambda request: "refuse" if request.method == method else None
-    for ask in (lambda: discover(bucket.url("data")), lambda: opened(bucket.url("data/a.parquet"))):
+    for ask in (
+        lambda: discover(bucket.url("data")),
+        lambda: read_footer_and_schema(bucket.url("data/a.parquet")),
+    ):
         with pytest.raises(ReleaseError, match="run the same command again"):
             ask()
     bucket.server.fault = lambda _request: None
     with pytest.raises(SpecError, match=r"b\.parquet cannot be read as Parquet"):
-        opened(bucket.url("data/b.parquet"))
+        read_footer_and_schema(bucket.url("data/b.parquet"))
     with pytest.raises(SpecError, match=r"none\.parquet cannot be read \(No such file"):
-        opened(bucket.url("data/none.parquet"))
+        read_footer_and_schema(bucket.url("data/none.parquet"))
 
 
 @pytest.mark.slow

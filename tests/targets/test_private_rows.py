@@ -14,7 +14,7 @@ from conformance import ADDED, CASES
 import dbern
 from dbern.bernstein.kernels import kernel_of
 from dbern.data.domain import Axis, Domain
-from dbern.data.footers import FileFacts
+from dbern.data.footers import Footer
 from dbern.erm.risk import Risk
 from dbern.measure.accumulator import most_rows
 from dbern.measure.kernel_sums import KernelSum
@@ -41,7 +41,7 @@ def test_add_or_remove_costs_half():
 
 
 def test_the_plan_does_not_know_the_number_of_rows():
-    plans = [planned(files=[FileFacts("/a", 1 + n, (n,))]).to_dict() for n in (0, 1, 10**6)]
+    plans = [planned(files=[Footer("/a", 1 + n, (n,))]).to_dict() for n in (0, 1, 10**6)]
     assert plans[0] == plans[1] == plans[2]
     plan = planned()
     assert "n" not in plan.to_dict()
@@ -50,9 +50,9 @@ def test_the_plan_does_not_know_the_number_of_rows():
 
 
 def test_more_rows_than_integers_hold_are_refused():
-    assert planned(files=[FileFacts("/a", 1, (2**31, 2**31))])
+    assert planned(files=[Footer("/a", 1, (2**31, 2**31))])
     with pytest.raises(dbern.SpecError, match=r"^data\.source: more than 4294967296 rows"):
-        planned(files=[FileFacts("/a", 1, (2**31, 2**31, 1))])
+        planned(files=[Footer("/a", 1, (2**31, 2**31, 1))])
 
 
 @pytest.mark.parametrize("noise", ["laplace", "binned-laplace"])

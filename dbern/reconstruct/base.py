@@ -128,9 +128,9 @@ class Strategy(ABC):
     lattice: Lattice
 
     @property
-    @abstractmethod
     def layout(self) -> Layout:
-        """Shape and slabs of the released integers."""
+        """Shape and slabs of the released integers: one for each product of the axes' values."""
+        return ArrayLayout(tuple(axis.rank for axis in self.maps))
 
     @property
     def maps(self) -> tuple[AxisMap, ...]:
@@ -146,9 +146,13 @@ class Strategy(ABC):
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|`` of the axis's matrix, rounded outward; shape (d,)."""
 
-    @abstractmethod
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Lattice coefficients of one slab of the lattice, from all released values."""
+        result = values
+        for axis, axis_map in enumerate(self.maps):
+            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
+            result = np.tensordot(result, axis_map.synthesis[rows], axes=(0, 1))
+        return result
 
     @abstractmethod
     def lattice_norm(self, h: Sequence[int]) -> float:
@@ -205,6 +209,11 @@ class LatticeMapStrategy(Strategy):
 
         The norm of the function is that of the product kernel's Hilbert space.
         """
+
+    def lattice_norm(self, h: Sequence[int]) -> float:
+        """Product over axes of the bounds of `lebesgue_constant`."""
+        axes = zip(self.lattice.k, h, self.axis_maps, strict=True)
+        return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
     def measure(self, values: FloatArray, slab: Slab) -> FloatArray:
         """Released values of one slab, from all lattice values."""
@@ -293,11 +302,6 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
             return SensitivityBound(OUTWARD * math.sqrt(total), "(sum |G|)^{1/2}")
         largest = math.prod(float(gram.sum(axis=1).max()) for gram in grams)
         return SensitivityBound(OUTWARD * math.sqrt(largest), "lambda_max(G)^{1/2}")
-
-    def lattice_norm(self, h: Sequence[int]) -> float:
-        """Product over axes of the Lebesgue constants."""
-        axes = zip(self.lattice.k, h, strict=True)
-        return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
 
     def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
         """The values themselves."""

@@ -32,7 +32,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
-from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Lattice, SensitivityBound, Slab
+from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Lattice, SensitivityBound
 from dbern.reconstruct.two_scales import MOST_NARROW, TwoScales
 from dbern.types import FloatArray, Int64Array
 
@@ -223,7 +223,6 @@ def axis_bins(
     cells: int,
     degree: int = 2,
     h: int | None = None,
-    damping: float = _DAMPING,
 ) -> AxisBins:
     """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
 
@@ -231,13 +230,13 @@ def axis_bins(
     as `_AT_ENDS` of a cell. That costs no noise and next to nothing inside. A little damping
     changes next to nothing inside the domain, and keeps the ends quiet, where B-splines of high
     degree are nearly dependent. With `h` the error is that of the polynomial of order h
-    (`lattice_bumps`), without that of lattice values. Bins without noise need no `damping`.
+    (`lattice_bumps`), without that of lattice values.
     """
 
     def values(block: MirroredBlock) -> FloatArray:
         return lattice_bumps(kernel, k, h, block)[: k // 2 + 1]
 
-    half = bin_fit(bump_blocks(kernel), values, cells, degree, damping)
+    half = bin_fit(bump_blocks(kernel), values, cells, degree)
     if k % 2 == 0:
         half[-1] = (half[-1] + half[-1, ::-1]) / 2  # the middle is its own reverse
     if h == INTERPOLATED:  # what is far below roundings takes no room in a store
@@ -281,14 +280,13 @@ def bin_fit(
     values: Callable[[MirroredBlock], FloatArray],
     cells: int,
     degree: int,
-    damping: float = _DAMPING,
 ) -> FloatArray:
     """Weights of bins (m, bins) nearest to functions of t, in rows, of `values` at all middles."""
     gram, right = np.zeros(()), np.zeros(())
     for block in blocks:
         products = bin_products(block.t, block.shares(cells), values(block), cells, degree)
         gram, right = gram + products[0], right + products[1]
-    gram[np.diag_indices(len(gram))] += damping * np.trace(gram) / len(gram)
+    gram[np.diag_indices(len(gram))] += _DAMPING * np.trace(gram) / len(gram)
     if len(gram) > MANY:
         return solved_in_blocks(gram, right).T
     equations = zip(by_parity(gram), parities(right), strict=True)
@@ -338,14 +336,9 @@ class BinnedStrategy(AxisStrategy):
         """The axes' bins."""
         return self.bins
 
-    @cached_property
-    def layout(self) -> ArrayLayout:
-        """One integer for each product of B-splines, of an axis with scales for each of both."""
-        return ArrayLayout(tuple(axis.rank for axis in self.bins))
-
     @property
     def counted(self) -> ArrayLayout:
-        """One integer for each product of B-splines, of an axis with scales of the narrow ones."""
+        """Shape of the bins that records are counted in: of an axis with scales the narrow ones."""
         return ArrayLayout(tuple(axis.count for axis in self.bins))
 
     def total(self, released: Iterable[Int64Array]) -> float:
@@ -383,14 +376,6 @@ class BinnedStrategy(AxisStrategy):
         """Zero: no lattice values are released."""
         del h
         return 0.0
-
-    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
-        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
-        result = values
-        for axis, bins in enumerate(self.bins):
-            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
-            result = np.tensordot(result, bins.synthesis[rows], axes=(0, 1))
-        return result
 
 
 @lru_cache(maxsize=64)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
-from dbern.reconstruct.base import ArrayLayout, Lattice, Layout, SensitivityBound, Slab, Strategy
+from dbern.reconstruct.base import Lattice, SensitivityBound, Slab, Strategy
 from dbern.reconstruct.spectral import AxisSpectrum, quantised
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
@@ -173,11 +173,6 @@ class GramStrategy(Strategy):
     def maps(self) -> tuple[LatticeSpectrum, ...]:
         """The one map of all axes."""
         return (self.spectrum,)
-
-    @cached_property
-    def layout(self) -> Layout:
-        """One integer an eigenvector."""
-        return ArrayLayout((self.spectrum.rank,))
 
     def row_sums(self, axis: int) -> FloatArray:
         """``sum_v |T_jv|``: all of T stands for the first axis."""

@@ -17,15 +17,7 @@ import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import Limits, LinearMap, StoredArray
-from dbern.reconstruct.base import (
-    ArrayLayout,
-    Lattice,
-    LatticeMapStrategy,
-    Layout,
-    SensitivityBound,
-    Slab,
-)
-from dbern.reconstruct.series import lebesgue_constant
+from dbern.reconstruct.base import Lattice, LatticeMapStrategy, SensitivityBound
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 
@@ -49,11 +41,6 @@ class SpectralStrategy(LatticeMapStrategy):
         """The axes' spectra."""
         return self.spectra
 
-    @cached_property
-    def layout(self) -> Layout:
-        """One integer for each combination of the axes' eigenvectors."""
-        return ArrayLayout(tuple(spectrum.rank for spectrum in self.spectra))
-
     def matrix(self, axis: int) -> FloatArray | None:
         """The stored T of the axis."""
         return self.spectra[axis].analysis
@@ -74,19 +61,6 @@ class SpectralStrategy(LatticeMapStrategy):
         if any(spectrum.weighting != 0.5 for spectrum in self.spectra):
             raise ValueError("the l2 bound is proved for orthonormal coordinates")
         return SensitivityBound(OUTWARD * math.sqrt(gram), "one")
-
-    def lattice_norm(self, h: Sequence[int]) -> float:
-        """Product over axes of the bounds of `lebesgue_constant`."""
-        axes = zip(self.lattice.k, h, self.spectra, strict=True)
-        return OUTWARD * math.prod(lebesgue_constant(*axis) for axis in axes)
-
-    def reconstruct(self, values: FloatArray, slab: Slab) -> FloatArray:
-        """``(A_1 x .. x A_l) y``, the slab's rows of A_1 only."""
-        result = values
-        for axis, spectrum in enumerate(self.spectra):
-            rows = slice(slab.start, slab.stop) if axis == 0 else slice(None)
-            result = np.tensordot(result, spectrum.synthesis[rows], axes=(0, 1))
-        return result
 
 
 _BITS = 40  # of the largest entry of T

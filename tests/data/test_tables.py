@@ -227,15 +227,15 @@ def test_show_says_the_same_whatever_the_values(project, run):
 
 
 def test_a_statistic_in_show_is_caught(project, run, monkeypatch):
-    original = source_schemas.opened
+    original = source_schemas.read_footer_and_schema
 
     def leaking(path):
-        facts, schema = original(path)
+        footer, schema = original(path)
         column = pq.ParquetFile(path).metadata.row_group(1).column(1).statistics
         extra = pa.field(f"least_{column.min}" if column.has_min_max else "none", pa.int8())
-        return facts, schema.append(extra)
+        return footer, schema.append(extra)
 
-    monkeypatch.setattr(source_schemas, "opened", leaking)
+    monkeypatch.setattr(source_schemas, "read_footer_and_schema", leaking)
     assert blind(project, run) == list(TABLES)
 
 

@@ -165,12 +165,13 @@ def largest_errors(kernel: Kernel, k: int, h: int, bins: AxisBins) -> FloatArray
     return whole.reshape(len(whole), -1)
 
 
+@lru_cache(maxsize=16)
 def _bin_errors(
     kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int
 ) -> BinErrors | InterpolatedErrors:
     """Bounds on the error of a release by bins, on boxes, as its function is made."""
     if h == INTERPOLATED:
-        return InterpolatedErrors.of(kernel, bins, cells)
+        return InterpolatedErrors(kernel, bins, cells)
     return BinErrors.of(kernel, k, h, bins, cells)
 
 
@@ -181,7 +182,8 @@ def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> Floa
     maxima = np.empty((cells, len(bins)))
     for first in range(0, cells, ROWS):
         rows = slice(first, first + ROWS)
-        nearest, _ = distances(cells, low, high, rows)
+        start = np.arange(cells)[rows, None] / cells
+        nearest, _ = distances(start, start + 1 / cells, low, high)
         maxima[rows] = OUTWARD * kernel(nearest) + FLOATS * kernel.peak
     return maxima
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,7 @@ FLOATS = 1e-11
 _TRUNCATION, _SHARE = 1e-9, 1 / 64  # of the peak; of the largest error seen, to add in between
 _COARSE, _MOST_LOCAL, _MOST_STEPS = 4, 32, 64  # steps where it is looked for; nodes; steps; a cell
 _BOXES = 512  # at a time
+_MARGIN = 2.0**-50  # of a distance: more than it rounds by
 _Pairs: TypeAlias = tuple[Int64Array, Int64Array]  # cells of y, and of the bins
 
 
@@ -64,7 +65,6 @@ class BinErrors:
     floats: float
 
     @classmethod
-    @lru_cache(maxsize=16)
     def of(cls, kernel: Kernel, k: int, h: int, bins: AxisBins, cells: int) -> BinErrors:
         """Prepare the bounds for the order-h release by bins, on so many equal cells of y."""
         coefficients = synthesis_matrix(k, h, bins)
@@ -200,7 +200,9 @@ class _Strip:
         """Bound by how much ``|r|`` exceeds splines, but for roundings: see `BinErrors`."""
         kernel, bins = self.expansion.kernel, self.expansion.bins
         ends = np.arange(bins.cells + 1) / bins.cells
-        nearest, farthest = distances(self.expansion.cells, ends[:-1], ends[1:], self.rows)
+        start = np.arange(self.rows.start, self.rows.stop)[:, None] / self.expansion.cells
+        stop = start + 1 / self.expansion.cells
+        nearest, farthest = distances(start, stop, ends[:-1], ends[1:])
         mixed = OUTWARD * on_cells(np.maximum, self.sizes + self.expansion.cut, bins.degree)
         excess = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
@@ -370,11 +372,8 @@ def _between(
 
 
 def distances(
-    cells: int, low: FloatArray, high: FloatArray, rows: slice = slice(None)
+    start: FloatArray, stop: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The least and the largest between a cell of y and an interval, (rows, intervals)."""
-    start = np.arange(cells)[rows, None] / cells
-    stop = start + 1 / cells
-    margin = 2.0**-50
-    nearest = np.maximum(np.maximum(low - stop, start - high) - margin, 0.0)
-    return nearest, np.maximum(stop - low, high - start) + margin
+    """Bound the least and the largest distance of intervals of y from those of t, roundings too."""
+    nearest = np.maximum(np.maximum(low - stop, start - high) - _MARGIN, 0.0)
+    return nearest, np.maximum(stop - low, high - start) + _MARGIN

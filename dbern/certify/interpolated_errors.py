@@ -23,34 +23,27 @@ high degree stands between, so a kink costs what a step is wide.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import local_weights
-from dbern.certify.bin_errors import FLOATS, ROWS, on_cells
+from dbern.certify.bin_errors import FLOATS, ROWS, distances, on_cells
 from dbern.reconstruct.bins import AxisBins
 from dbern.types import FloatArray, Int64Array
 
 _NEAR = 1e-4  # of the peak: where K and its release are smaller, they are bounded by their sizes
 _PARTS = 16  # of half a cell of the bins
-_MARGIN = 2.0**-50  # of a distance
 
 
 @dataclass(frozen=True, eq=False)
 class InterpolatedErrors:
-    """Bounds on ``|r|`` by cells of y and of the bins, as those of `BinErrors`."""
+    """Bounds on ``|r|`` by equal cells of y and cells of the bins, as those of `BinErrors`."""
 
     kernel: Kernel
     bins: AxisBins
     cells: int
-
-    @classmethod
-    @lru_cache(maxsize=16)
-    def of(cls, kernel: Kernel, bins: AxisBins, cells: int) -> InterpolatedErrors:
-        """Prepare the bounds on so many equal cells of y."""
-        return cls(kernel, bins, cells)
 
     @property
     def k(self) -> int:
@@ -100,8 +93,7 @@ class InterpolatedErrors:
         edges = np.arange(2 * count + 1) / (2 * count)
         low, high = edges[:-1].reshape(count, 2), edges[1:].reshape(count, 2)
         start, stop = (nodes[:, end, None, None] / self.k for end in (0, -1))
-        nearest = np.maximum(np.maximum(low - stop, start - high) - _MARGIN, 0.0)
-        farthest = np.maximum(stop - low, high - start) + _MARGIN
+        nearest, farthest = distances(start, stop, low, high)
         sizes = np.abs(self.bins.synthesis[nodes]).max(axis=1)
         reached = self.kernel(nearest)
         excess = reached + on_cells(np.maximum, sizes, degree)[:, :, None]
@@ -146,9 +138,7 @@ class InterpolatedErrors:
             y, matrix = node[:, None, None] / self.k, bins.synthesis[node, some.start : last]
             missed = np.abs(self.kernel(y - t) - _splines(matrix, weights)) - less
             middle = missed[:, :, : _PARTS + 1].max(axis=2), missed[:, :, _PARTS:].max(axis=2)
-            outside = np.maximum(edges[:, :-1] - y, y - edges[:, 1:]) - _MARGIN
-            nearest = np.maximum(outside, 0.0)
-            farthest = np.maximum(y - edges[:, :-1], edges[:, 1:] - y) + _MARGIN
+            nearest, farthest = distances(y, y, edges[:, :-1], edges[:, 1:])
             between = self._missed_by_lines(nearest, farthest, width)
             between += ((bent + self._bends(matrix)) * width**2 / 8)[:, :, None]
             excess = np.maximum(excess, np.stack(middle, axis=2) + between)

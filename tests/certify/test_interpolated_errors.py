@@ -46,7 +46,7 @@ def exceeded(kernel, bins, cells):
     """Return by how much an error seen exceeds its bound, cell by cell of y and half by half."""
     y, t = critical(kernel, bins)
     seen = np.abs(errors(kernel, bins, y, t))
-    bounds = InterpolatedErrors.of(kernel, bins, cells).whole.reshape(-1, 2 * bins.cells)
+    bounds = InterpolatedErrors(kernel, bins, cells).whole.reshape(-1, 2 * bins.cells)
     rows = np.minimum((y * cells).astype(int), cells - 1)
     halves = np.minimum((t * 2 * bins.cells).astype(int), 2 * bins.cells - 1)
     inside = rows < len(bounds)
@@ -125,7 +125,6 @@ def test_search_finds_what_is_left_out(planted, monkeypatch):
     elif planted == "bends":  # what grids miss of a spline between their points
         monkeypatch.setattr(module, "_PARTS", 1)
         assert exceeded(kernel, bins, 64) <= ROUNDING
-        InterpolatedErrors.of.cache_clear()
         monkeypatch.setattr(
             InterpolatedErrors, "_bends", lambda _self, rows: np.zeros((len(rows), 1))
         )
@@ -134,9 +133,7 @@ def test_search_finds_what_is_left_out(planted, monkeypatch):
         monkeypatch.setattr(
             InterpolatedErrors, "_nodes", lambda self, rows: nodes(self, rows)[:, :1]
         )
-    InterpolatedErrors.of.cache_clear()
     assert exceeded(kernel, bins, 64) > ROUNDING
-    InterpolatedErrors.of.cache_clear()
 
 
 @given(k=st.integers(1, 60), seed=st.integers(0, 9))

@@ -45,7 +45,7 @@ def fresh():
 
     def forget():
         _axis_envelope.cache_clear()
-        module.BinErrors.of.cache_clear()
+        bias_envelopes._bin_errors.cache_clear()
 
     forget()
     yield forget

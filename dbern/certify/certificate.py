@@ -153,31 +153,24 @@ def vector_bound(
     return Certificate(0.0, error * sum(features), noise, float(beta), 0.0)
 
 
-def combined(
+def combine_certificates(
     combination: Combination, certificates: Sequence[Certificate], lower_bound: LowerBound
 ) -> Certificate:
-    """The certificate of a function made of arrays whose certificates hold at once.
+    """Return the certificate of a function made of arrays whose certificates hold at once.
 
-    `lower_bound` is the lower bound of its arrays; it bounds the function's error where values are
-    theirs.
+    `lower_bound` is that of its arrays, and of the function's error where values are theirs.
     """
     if not combination.keeps_values:
         lower_bound = LowerBound()
+    first = replace(
+        certificates[0], lower_bound=lower_bound.value, lower_bound_kind=lower_bound.kind
+    )
+    if combination.keeps_errors:
+        return first
     total = combination.error([certificate.total for certificate in certificates])
     noise = min(total, combination.error([certificate.noise for certificate in certificates]))
     rounding = combination.error([certificate.rounding for certificate in certificates])
     rounding = min(total - noise, rounding)
-    if combination.keeps_errors:
-        return replace(
-            certificates[0], lower_bound=lower_bound.value, lower_bound_kind=lower_bound.kind
-        )
-    first, bias = certificates[0], total - noise - rounding
-    alike = (first.total, first.noise, first.rounding) == (total, noise, rounding)
-    return Certificate(
-        approximation=first.approximation if alike else bias,
-        rounding=rounding,
-        noise=noise,
-        beta=certificates[0].beta,
-        lower_bound=lower_bound.value,
-        lower_bound_kind=lower_bound.kind,
-    )
+    if (first.total, first.noise, first.rounding) == (total, noise, rounding):
+        return first
+    return replace(first, approximation=total - noise - rounding, rounding=rounding, noise=noise)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dbern.certify.certificate import Certificate, combined
+from dbern.certify.certificate import Certificate, combine_certificates
 from dbern.certify.lower_bounds import LowerBound
 from dbern.combination.base import Combination
 from dbern.data.footers import Footer, read_footers
@@ -179,7 +179,7 @@ def whole_certificate(
     errors = [planned.certificate for planned in components for _ in range(planned.outputs)]
     first, alone = components[0].certificate, len(components) == 1
     lower_bound = LowerBound(first.lower_bound, first.lower_bound_kind) if alone else LowerBound()
-    return combined(combination, errors, lower_bound)
+    return combine_certificates(combination, errors, lower_bound)
 
 
 def _public_files(spec: ReleaseSpec, files: Sequence[Footer]) -> Sequence[Footer]:

@@ -14,7 +14,7 @@ import numpy as np
 from dbern.ask.labels import response_name
 from dbern.ask.points import Order
 from dbern.certify.approximation import KernelMixture, remedies_of
-from dbern.certify.certificate import Certificate, combined
+from dbern.certify.certificate import Certificate, combine_certificates
 from dbern.certify.error_summary import ErrorSummary
 from dbern.certify.failure import BAND, FIELD, QUOTIENT
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, strongest_bound
@@ -120,7 +120,7 @@ class ConfidenceBands:
             return Certificate(0.0, 0.0, combination.error([0.0]), beta, 0.0)
         parts = [band.certificate for band in self.of_arrays(request)]
         lower_bound = lower_bound_of(self._function.store.released, beta)
-        return replace(combined(combination, parts, lower_bound), beta=beta)
+        return replace(combine_certificates(combination, parts, lower_bound), beta=beta)
 
     def failure_text(self, beta: Fraction) -> str:
         """Return who may fail with which share of beta, in a band and in an answer."""

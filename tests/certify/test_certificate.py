@@ -16,7 +16,7 @@ from dbern.bernstein.kernels import Gaussian
 from dbern.certify import noise as noise_quantile
 from dbern.certify import noise as noise_sups
 from dbern.certify.approximation import KernelMixture
-from dbern.certify.certificate import Certificate, combined
+from dbern.certify.certificate import Certificate, combine_certificates
 from dbern.certify.failure import SIMULATION
 from dbern.certify.lower_bounds import GroupPrivacy, LowerBound, lower_bound
 from dbern.certify.noise import COARSE, FINER, enclose
@@ -170,7 +170,7 @@ def test_a_function_of_other_values_than_its_arrays_has_no_lower_bound():
         *(Identity(classes), Sigmoid(classes), Stack(classes), OneVersusRest(classes)),
         *(Quotient(**bounds), Shifted(**bounds)),
     ):
-        least = combined(combination, [part, part], LowerBound(0.3, "packing"))
+        least = combine_certificates(combination, [part, part], LowerBound(0.3, "packing"))
         assert least.lower_bound == (0.3 if isinstance(combination, Identity | Stack) else 0.0)
         assert least.lower_bound_kind == ("packing" if least.lower_bound else "")
 

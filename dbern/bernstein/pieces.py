@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.chebyshev import chebyshev, enclosing_nodes
 from dbern.types import FloatArray
 
 TOLERANCE = 1e-9
@@ -54,8 +54,8 @@ class Pieces:
     error: float
 
 
-def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | None:
-    """Cut a polynomial into pieces that miss it by at most `tolerance` times its largest value.
+def resample(bernstein: FloatArray) -> Pieces | None:
+    """Cut a polynomial into pieces that miss it by at most `TOLERANCE` times its largest value.
 
     None where the table would be larger than 128 MiB, or with more than three axes, of which few
     tables are not.
@@ -68,7 +68,7 @@ def resample(bernstein: FloatArray, tolerance: float = TOLERANCE) -> Pieces | No
     lines, largest = _lines(bernstein)
     for order, max_numbers in _CHOICES:
         max_cells = max_numbers // order**bernstein.ndim
-        division = _count_cells(lines, order, tolerance * largest, max_cells)
+        division = _count_cells(lines, order, TOLERANCE * largest, max_cells)
         if division is not None:
             halves, error = division
             degrees = (nodes - 1 for nodes in bernstein.shape)
@@ -167,11 +167,9 @@ def _tail(k: int, half: int, nodes: int) -> float:
 @lru_cache(maxsize=16)
 def _spectrum(k: int, half: int, nodes: int) -> FloatArray:
     """Chebyshev coefficients of the basis on the cells of ``y <= 1/2``, (half, nodes, k + 1)."""
-    angles = (np.arange(nodes) + 0.5) * np.pi / nodes
-    positions = np.arange(half)[:, None] + 0.5 + 0.5 * np.cos(angles)
+    offsets, analysis = chebyshev(nodes)
+    positions = np.arange(half)[:, None] + 0.5 + 0.5 * offsets
     basis = bernstein_basis((positions**2 / (2 * half**2)).ravel(), k)
-    analysis = np.cos(np.arange(nodes)[:, None] * angles) * (2 / nodes)
-    analysis[0] /= 2
     return np.asarray(analysis @ basis.reshape(half, nodes, k + 1))
 
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.chebyshev import enclosing_nodes
+from dbern.bernstein.chebyshev import cosines, enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.reconstruct.axis_maps import LinearMap, evaluation_matrix, lattice_values
 from dbern.reconstruct.series import Series, lebesgue_constant
@@ -188,7 +188,7 @@ def _corner_errors(
             t_lines, t_index = np.unique(np.searchsorted(t, block[:, 1]), return_inverse=True)
             y_lines = (y + steps).ravel()
             angles = np.arccos(1 - 2 * np.minimum(y_lines, 1.0))
-            basis = np.cos(angles[:, None] * np.arange(len(coefficients)))
+            basis = cosines(angles, len(coefficients))
             released = basis @ coefficients[:, :, t_lines].reshape(len(coefficients), -1)
             errors = kernel(y_lines[:, None] - (t[t_lines] + steps).ravel())
             errors -= released

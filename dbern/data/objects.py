@@ -226,12 +226,7 @@ class Objects:
 
     def sizes(self) -> dict[str, int]:
         """Return names and bytes of all objects, sorted."""
-        import obstore
-
-        with _without_text():
-            objects = obstore.list(self._client, prefix=self._prefix).collect()
-        start = len(self._prefix) + 1
-        return dict(sorted((meta["path"][start:], meta["size"]) for meta in objects))
+        return _sizes_below(self._client, self._prefix)
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove objects; those that are not there already are no failure."""
@@ -243,7 +238,7 @@ class Objects:
 
     def excludes(self) -> bool:
         """Return whether the store creates a name only once, by trying with its own object."""
-        name = _probe()
+        name = f".dbern-probe-{secrets.token_hex(8)}"
         try:
             self.create(name, b"first")
             try:
@@ -275,7 +270,7 @@ def matching(url: str) -> list[str]:
     else:
         start = key[: magic.start()].rpartition("/")[0]
     prefix = f"s3://{bucket}/{start}".rstrip("/")
-    sizes = Objects(prefix).sizes() if start else _all_sizes(bucket)
+    sizes = _sizes_below(_client(bucket, current_settings()), start)
     others: list[str] = []
     if magic is None:
         shown = [name for name in sizes if not is_hidden(name.split("/"))]
@@ -391,10 +386,6 @@ def creating(url: str) -> Iterator[Any]:
         file.close()  # here alone: what is closed appears
 
 
-def _probe() -> str:
-    return f".dbern-probe-{secrets.token_hex(8)}"
-
-
 def _parts(url: str) -> tuple[str, str]:
     bucket, _, key = check_url(url, "URL").removeprefix("s3://").partition("/")
     return bucket, key
@@ -450,12 +441,14 @@ def _failure_code(error: Exception) -> int:
     return errno.EIO
 
 
-def _all_sizes(bucket: str) -> dict[str, int]:
+def _sizes_below(client: Any, prefix: str) -> dict[str, int]:
+    """Return bytes by sorted name, relative to a prefix; an empty one is the whole bucket."""
     import obstore
 
     with _without_text():
-        objects = obstore.list(_client(bucket, current_settings())).collect()
-        return dict(sorted((meta["path"], meta["size"]) for meta in objects))
+        objects = obstore.list(client, prefix=prefix or None).collect()
+    start = len(prefix) + 1 if prefix else 0
+    return dict(sorted((meta["path"][start:], meta["size"]) for meta in objects))
 
 
 def _first_names(bucket: str, prefix: str) -> list[str]:

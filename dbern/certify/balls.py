@@ -131,8 +131,8 @@ def _whole_map(maps: Maps) -> LatticeSpectrum | None:
 
 
 @dataclass(frozen=True)
-class Released:
-    """The operator from a function to its noiseless release, at points."""
+class ReleaseOperator:
+    """Operator from a function to its noiseless release, and its errors over the unit ball."""
 
     cube: CubeKernel
     k: tuple[int, ...]
@@ -293,7 +293,7 @@ def _largest_error(
     trivial = OUTWARD * math.sqrt(cube.largest) * (1 + _operator_norm(k, h, spectrum))
     if size > MOST_POINTS:
         return trivial
-    released, kernel = Released(cube, k, h, spectrum), cube.kernel
+    released, kernel = ReleaseOperator(cube, k, h, spectrum), cube.kernel
     rank = size if spectrum is None else spectrum.rank
     points = min(_MOST_EVALUATED, int(_WORK / (rank * (size + rank))))
     if isinstance(kernel, Polynomial):
@@ -305,7 +305,7 @@ def _largest_error(
     return min(bound, trivial)
 
 
-def _at_nodes(released: Released, degree: int, points: int) -> float:
+def _at_nodes(released: ReleaseOperator, degree: int, points: int) -> float:
     """Bound ``sup_y e(y)`` for a polynomial kernel; infinite where that is too much work."""
     degrees = [2 * max(k, degree) for k in released.k]
     for oversampling in (4, 2):
@@ -320,7 +320,7 @@ def _at_nodes(released: Released, degree: int, points: int) -> float:
     return OUTWARD * math.sqrt(factor) * largest
 
 
-def _in_boxes(released: Released, slopes: Sequence[float], points: int) -> float:
+def _in_boxes(released: ReleaseOperator, slopes: Sequence[float], points: int) -> float:
     """Bound ``sup_y e(y)`` on boxes of the unit cube, divided where e may be largest."""
     axes, count = len(slopes), _FIRST[len(slopes)]
     offsets = np.array(list(itertools.product((0, 1), repeat=axes)))

@@ -54,7 +54,7 @@ def _listed_log_scores(
     noise: float,
     lists: Sequence[int],
 ) -> FloatArray:
-    """``sum_b ln((q_b + t) / (g_b + t))``, as in `kernel_scores._kernel_log_scores`.
+    """``sum_b ln((q_b + t) / (g_b + t))``, as in `_kernel_log_scores`.
 
     A class's q_b are its cells of one list, cut below at zero, over their sum: they sum to one on
     every list, whatever the noise. Were they over the class's share, the noise of that one number

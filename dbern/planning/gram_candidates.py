@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dbern.certify.balls import GramBall, Released
+from dbern.certify.balls import GramBall, ReleaseOperator
 from dbern.planning.predicted import largest_of_grid
 from dbern.planning.search import LARGEST_K, MIN_POINT_MASS, Candidate, Search
 from dbern.reconstruct.base import Lattice, LatticeStrategy, Strategy
@@ -83,7 +83,7 @@ def _errors(
     Of bumps the mean square over them.
     """
     grid, bumps = _grid(cube)
-    released = Released(cube, k, h, spectrum)
+    released = ReleaseOperator(cube, k, h, spectrum)
     weights = released.weights(grid)
     axes = [_GRID_POINTS[cube.dimensions]] * cube.dimensions
     noise = largest_of_grid(weights.reshape(*axes, -1))

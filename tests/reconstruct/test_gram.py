@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
-from dbern.certify.balls import GramBall, Released, StatedBall
+from dbern.certify.balls import GramBall, ReleaseOperator, StatedBall
 from dbern.erm.spaces import UserKernel
 from dbern.errors import SpecError
 from dbern.model.function_classes import read_class, stored_class
@@ -178,7 +178,7 @@ def test_what_features_bend_bounds_the_errors_of_a_user_s_kernel():
         return GramBall(CubeKernel(kernel, (-1.0,) * 2, (2.0,) * 2), 1.0).error(k, h, [None] * 2)
 
     y = np.stack(np.meshgrid(*[np.linspace(0, 1, 61)] * 2, indexing="ij"), -1).reshape(-1, 2)
-    found = Released(cube_of("bent", 2), k, h, None).errors(y).max()
+    found = ReleaseOperator(cube_of("bent", 2), k, h, None).errors(y).max()
     assert found <= bound(KERNELS["bent"]) < 1.1 * found
     assert bound(replace(KERNELS["bent"], lipschitz=np.inf)) < 1.1 * found
     assert bound(replace(KERNELS["bent"], curvature=np.inf)) > 2 * found
@@ -194,7 +194,7 @@ def test_the_enclosed_error_is_that_of_a_dense_grid_or_a_little_more(name, k, h,
     spectrum = lattice_spectrum(cube, Lattice(k), rank) if rank else None
     axes = [np.linspace(0, 1, 401 if len(k) == 1 else 41)] * len(k)
     y = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(k))
-    found = Released(cube, k, h, spectrum).errors(y).max()
+    found = ReleaseOperator(cube, k, h, spectrum).errors(y).max()
     maps = [None] * len(k) if spectrum is None else [spectrum]
     bound = GramBall(cube, 1.0).error(k, h, maps)
     assert found * (1 - 1e-9) <= bound <= 1.5 * found + 1e-5
@@ -221,7 +221,7 @@ def test_no_function_of_the_ball_errs_by_more(name):
         for k, matrix in zip(lattice.k, matrices, strict=True):
             assert matrix.shape == (k + 1, k + 1)
         np.testing.assert_allclose(strategy.whole @ released, back, atol=1e-12)
-        found = Released(cube, lattice.k, h, spectrum).weights(y) @ released
+        found = ReleaseOperator(cube, lattice.k, h, spectrum).weights(y) @ released
         exact = alpha @ cube.kernel(centers, cube.points(y))
         assert np.abs(found - exact).max() <= GramBall(cube, 1.0).error(lattice.k, h, [spectrum])
 
@@ -311,7 +311,7 @@ def test_values_of_the_arc_cosine_kernel_are_bent_no_further_than_is_proved(cons
 def test_errors_of_arc_cosine_functions_bend_no_further_than_is_proved(name, k, h, rank):
     cube, step = cube_of(name, len(k)), 1e-3
     spectrum = lattice_spectrum(cube, Lattice(k), rank) if rank else None
-    released = Released(cube, k, h, spectrum)
+    released = ReleaseOperator(cube, k, h, spectrum)
     y = np.random.default_rng(1).uniform(0.002, 0.998, size=(3000 // len(k) ** 2, len(k)))
     e = released.errors(y)
     bent = sum(
@@ -329,5 +329,5 @@ def test_the_worst_arc_cosine_function_is_bounded_within_twice(k, h):
     cube, rng = cube_of("arc-cosine", 2), np.random.default_rng(0)
     y = rng.uniform(size=(20_000, 2))
     y[::2] = (1 - np.cos(np.pi * y[::2])) / 2
-    found = Released(cube, k, h, None).errors(y).max()
+    found = ReleaseOperator(cube, k, h, None).errors(y).max()
     assert found <= GramBall(cube, 1.0).error(k, h, [None, None]) <= 1.7 * found

@@ -76,9 +76,9 @@ def _axis_envelope(
     boxes = _bin_errors(kernel, k, h, bins, cells)
     kappa = _kernel_maxima(kernel, counted, cells)
     if counted != (bins.cells, bins.degree):
-        error = _over_supports(boxes.whole.max(axis=2), counted)
+        error = _over_supports(boxes.bounds.max(axis=2), counted)
         return BiasEnvelope(kappa, with_mirrored(error, cells))
-    halves = boxes.whole.reshape(len(boxes.whole), -1)
+    halves = boxes.bounds.reshape(len(boxes.bounds), -1)
     left = 2 * np.arange(bins.rank) - bins.degree
     left, right = (np.clip(half, 0, halves.shape[1] - 1) for half in (left, left + 1))
     about = np.maximum(halves[:, left], halves[:, right])
@@ -161,7 +161,7 @@ def even_error(envelopes: Sequence[BiasEnvelope], bins: Sequence[AxisBins]) -> f
 def largest_errors(kernel: Kernel, k: int, h: int, bins: AxisBins) -> FloatArray:
     """Bound ``|r_y(t)|`` by cell of y and piece of t; half of the cells where A is mirrored."""
     cells = min(_CELLS_A_BIN * bins.cells, _enough_cells(kernel))
-    whole = _bin_errors(kernel, k, h, bins, cells).whole
+    whole = _bin_errors(kernel, k, h, bins, cells).bounds
     return whole.reshape(len(whole), -1)
 
 

@@ -92,7 +92,7 @@ class BinErrors:
         return max(strip.seen for strip in self.strips)
 
     @cached_property
-    def whole(self) -> FloatArray:
+    def bounds(self) -> FloatArray:
         """Bounds on ``|r|`` itself."""
         return self.missed(np.zeros((self.expansion.rows, self.expansion.bins.rank)))
 

@@ -62,7 +62,7 @@ class InterpolatedErrors:
         return FLOATS * (self.kernel.peak + self.kernel.slope + largest)
 
     @cached_property
-    def whole(self) -> FloatArray:
+    def bounds(self) -> FloatArray:
         """Bounds on ``|r|`` itself."""
         return self.missed(np.zeros((self.rows, self.bins.rank)))
 

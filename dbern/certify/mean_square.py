@@ -23,18 +23,18 @@ def gauss_values(strategy: Strategy, h: Sequence[int]) -> list[FloatArray]:
 
     Rows are times the roots of the nodes' weights.
     """
-    lattice, whole = strategy.lattice.k, strategy.whole
-    nodes = _MOST_GRID_NODES if whole is None else _MOST_WHOLE_NODES
+    lattice, joint = strategy.lattice.k, strategy.joint_synthesis
+    nodes = _MOST_GRID_NODES if joint is None else _MOST_WHOLE_NODES
     most = round(nodes ** (1 / len(lattice)))
-    most = min(_MOST_AXIS_NODES, most) if whole is None else most
+    most = min(_MOST_AXIS_NODES, most) if joint is None else most
     axes = zip(lattice, h, strategy.matrices(h), strict=True)
     bases = [_gauss_basis(k, order, min(k + 1, most)) @ matrix for k, order, matrix in axes]
-    if whole is None:
+    if joint is None:
         return bases
-    values = whole
+    values = joint
     for basis in bases:
         values = np.tensordot(values, basis, axes=(0, 1))
-    return [values.reshape(whole.shape[-1], -1).T]
+    return [values.reshape(joint.shape[-1], -1).T]
 
 
 @lru_cache(maxsize=16)

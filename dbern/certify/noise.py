@@ -70,7 +70,7 @@ def noise_bound(strategy: Strategy, h: tuple[int, ...], law: ValueNoise, beta: F
         simulated = _simulated_quantile(strategy, h, law, float(beta))
     beta_left = beta if simulated is None else beta * SIMULATION["quantile"]
     bound = strategy.released_norm(h) * errors_of(law).tail(strategy.layout.size, beta_left)
-    if strategy.whole is None:
+    if strategy.joint_synthesis is None:
         bound = min(bound, _tail_at_nodes(strategy, h, law, beta_left))
     return bound if simulated is None else min(bound, simulated)
 
@@ -178,7 +178,7 @@ def _simulated_quantile(
     lies between nodes is less than `excess` above them but for the other share. None where that
     takes too many draws.
     """
-    has_joint_map = strategy.whole is not None
+    has_joint_map = strategy.joint_synthesis is not None
     axis_maps = () if has_joint_map else strategy.axis_maps
     axes = zip(strategy.lattice.k, h, axis_maps, strict=not has_joint_map)
     functions = [released_series(*axis) for axis in axes]
@@ -191,7 +191,7 @@ def _simulated_quantile(
         return None
     draw = errors_of(law).simulate
     if has_joint_map or not series:
-        sups = noise_sups(bases, draw, draws, first=strategy.whole)
+        sups = noise_sups(bases, draw, draws, first=strategy.joint_synthesis)
         return OUTWARD * math.ldexp(float(np.sort(sups)[rank]), law.granularity_exponent)
     between = Fraction(beta) * FIELD["between nodes"]
     beta_i = float(between * NODES["values at nodes"]) / len(h)
@@ -226,7 +226,7 @@ def _affordable(
         work = _work(strategy, bases, law)
         return int(min(max_draws, max(_LITTLE_WORK / work, min(_SOME_DRAWS, _WORK / work))))
 
-    if strategy.whole is None:
+    if strategy.joint_synthesis is None:
         bases = [axis.at_nodes(COARSE)[0] for axis in series]
         return bases, count_draws(bases)
     for oversampling, wanted in _GRIDS:
@@ -291,7 +291,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
     ``|R| <= (prod (n_i + t_i) - prod n_i) max |x|``, with n_i + t_i for the norm of the cut one.
     """
     bases, factor, norm, cut_norm = [], 1.0, 1.0, 1.0
-    if strategy.whole is not None:
+    if strategy.joint_synthesis is not None:
         for k, matrix in zip(strategy.lattice.k, strategy.matrices(h), strict=True):
             nodes, axis_factor = enclosing_nodes(k, oversampling)
             bases.append(bernstein_basis(nodes, k) @ matrix)
@@ -309,7 +309,7 @@ def enclose(strategy: Strategy, h: Sequence[int], oversampling: int, cut: float 
 def _work(strategy: Strategy, bases: Sequence[FloatArray], law: ValueNoise) -> float:
     """Multiplications for one draw: noise, the map of the whole lattice, if any, and the axes."""
     shape = [basis.shape[1] for basis in bases]
-    work = 0.0 if strategy.whole is None else float(strategy.whole.size)
+    work = 0.0 if strategy.joint_synthesis is None else float(strategy.joint_synthesis.size)
     for axis, basis in enumerate(bases):
         work += math.prod(shape) * basis.shape[0]
         shape[axis] = basis.shape[0]

@@ -358,7 +358,7 @@ class BinnedSumAccumulator(RecordAccumulator):
     @property
     def shape(self) -> tuple[int, ...]:
         """Outputs, bins."""
-        return (self.kernel_sum.outputs, *self.strategy.counted.shape)
+        return (self.kernel_sum.outputs, *self.strategy.counted_shape)
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
@@ -369,7 +369,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         axes = self.strategy.bins
         touched = itertools.product(range(axes[0].degree + 1), repeat=len(axes))
         indices = np.array(list(touched), dtype=np.int64)
-        extents = self.strategy.counted.shape
+        extents = self.strategy.counted_shape
         return Terms(
             indices=indices,
             targets=indices @ np.array(_strides(extents), dtype=np.int64),

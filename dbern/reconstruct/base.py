@@ -164,7 +164,7 @@ class Strategy(ABC):
         return [synthesis_matrix(*axis) for axis in axes]
 
     @property
-    def whole(self) -> FloatArray | None:
+    def joint_synthesis(self) -> FloatArray | None:
         """Map from released to lattice values, (k_1 + 1, .., k_l + 1, d); None where axes factor.
 
         It comes before `matrices`, which then take lattice values.

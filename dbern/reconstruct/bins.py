@@ -32,7 +32,7 @@ from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
-from dbern.reconstruct.base import ArrayLayout, AxisStrategy, Lattice, SensitivityBound
+from dbern.reconstruct.base import AxisStrategy, Lattice, SensitivityBound
 from dbern.reconstruct.two_scales import MOST_NARROW, TwoScales
 from dbern.types import FloatArray, Int64Array
 
@@ -337,9 +337,9 @@ class BinnedStrategy(AxisStrategy):
         return self.bins
 
     @property
-    def counted(self) -> ArrayLayout:
+    def counted_shape(self) -> tuple[int, ...]:
         """Shape of the bins that records are counted in: of an axis with scales the narrow ones."""
-        return ArrayLayout(tuple(axis.count for axis in self.bins))
+        return tuple(axis.count for axis in self.bins)
 
     def total(self, released: Iterable[Int64Array]) -> float:
         """Return the sum of all bins, of the slabs of released integers."""

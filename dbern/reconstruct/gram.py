@@ -187,11 +187,11 @@ class GramStrategy(Strategy):
         return OUTWARD * lattice_sup_norm(self.lattice.k, h, self.spectrum.synthesis)
 
     def matrices(self, h: Sequence[int]) -> list[FloatArray]:
-        """Matrices of the axes from lattice values; `whole` comes first."""
+        """Matrices of the axes from lattice values; `joint_synthesis` comes first."""
         return [iterated_matrix(*axis) for axis in zip(self.lattice.k, h, strict=True)]
 
     @property
-    def whole(self) -> FloatArray:
+    def joint_synthesis(self) -> FloatArray:
         """A, by lattice points."""
         return self.spectrum.synthesis.reshape(*self.lattice.shape, -1)
 

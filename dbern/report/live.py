@@ -218,7 +218,9 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
         arrays = [array for array in arrays if array.counted_in == array.name]
     fits = regression or synopsis.meaning == "density"
     fits = fits and len(synopsis.domain.axes) <= 3
-    fits = fits and all(array.oblique is None and array.strategy.whole is None for array in arrays)
+    fits = fits and all(
+        array.oblique is None and array.strategy.joint_synthesis is None for array in arrays
+    )
     if fits and regression:
         fits = _counts_rows(arrays) and synopsis.distribution().response is not None
     return arrays if fits else []

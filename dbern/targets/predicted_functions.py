@@ -74,8 +74,8 @@ class Function:
     def variance(self) -> FloatArray:
         """Variance of the noise (m,)."""
         strategy, rows, law = self._strategy, self._rows, self.design.law
-        if strategy.whole is not None:
-            rows = [rowwise_products(rows) @ strategy.whole.reshape(-1, strategy.whole.shape[-1])]
+        if (joint := strategy.joint_synthesis) is not None:
+            rows = [rowwise_products(rows) @ joint.reshape(-1, joint.shape[-1])]
         else:
             axes = zip(rows, strategy.axis_maps, strict=True)
             rows = [basis if axis is None else basis @ axis.synthesis for basis, axis in axes]

@@ -46,7 +46,7 @@ def exceeded(kernel, bins, cells):
     """Return by how much an error seen exceeds its bound, cell by cell of y and half by half."""
     y, t = critical(kernel, bins)
     seen = np.abs(errors(kernel, bins, y, t))
-    bounds = InterpolatedErrors(kernel, bins, cells).whole.reshape(-1, 2 * bins.cells)
+    bounds = InterpolatedErrors(kernel, bins, cells).bounds.reshape(-1, 2 * bins.cells)
     rows = np.minimum((y * cells).astype(int), cells - 1)
     halves = np.minimum((t * 2 * bins.cells).astype(int), 2 * bins.cells - 1)
     inside = rows < len(bounds)

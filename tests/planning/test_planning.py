@@ -380,11 +380,11 @@ def _draws_of(plan):
     strategy, law = plan.strategy, plan.noise.law
     points = {1: 201, 2: 51, 3: 21}[len(plan.h)]
     y = (1 - np.cos(np.linspace(0, np.pi, points))) / 2
-    maps = [None] * len(plan.h) if strategy.whole is not None else strategy.axis_maps
+    maps = [None] * len(plan.h) if strategy.joint_synthesis is not None else strategy.axis_maps
     axes = zip((iterated_basis(y, *axis) for axis in zip(plan.k, plan.h, strict=True)), maps,
                strict=True)  # fmt: skip
     bases = [rows if axis is None else rows @ axis.synthesis for rows, axis in axes]
-    draws = noise_sups(bases, errors_of(law).simulate, 60, "test", strategy.whole)
+    draws = noise_sups(bases, errors_of(law).simulate, 60, "test", strategy.joint_synthesis)
     return draws * math.ldexp(1.0, law.granularity_exponent)
 
 

@@ -220,7 +220,7 @@ def test_no_function_of_the_ball_errs_by_more(name):
         matrices = strategy.matrices(h)
         for k, matrix in zip(lattice.k, matrices, strict=True):
             assert matrix.shape == (k + 1, k + 1)
-        np.testing.assert_allclose(strategy.whole @ released, back, atol=1e-12)
+        np.testing.assert_allclose(strategy.joint_synthesis @ released, back, atol=1e-12)
         found = ReleaseOperator(cube, lattice.k, h, spectrum).weights(y) @ released
         exact = alpha @ cube.kernel(centers, cube.points(y))
         assert np.abs(found - exact).max() <= GramBall(cube, 1.0).error(lattice.k, h, [spectrum])

@@ -170,7 +170,7 @@ def test_brackets_are_closer_than_the_largest_over_supports(name, degree, most):
     bins = axis_bins(kernel, 60, 16, degree, 12)
     found = _axis_envelope(kernel, 60, 12, bins, (16, degree), 32)
     boxes = module.BinErrors.of(kernel, 60, 12, bins, 32)
-    wide = bias_envelopes._over_supports(boxes.whole.max(axis=2), (16, degree))
+    wide = bias_envelopes._over_supports(boxes.bounds.max(axis=2), (16, degree))
     assert (found.error @ even).max() < 0.85 * (wide @ even).max()
     inside = slice(8, 24)  # where the kernel's integral is one
     narrow, twice = (
@@ -195,7 +195,7 @@ def test_a_spline_near_what_is_missed_is_no_bound(planted, monkeypatch, fresh):
 
     assert holds()
     if planted == "missed":
-        whole = module.BinErrors.of(kernel, 60, 12, bins, 32).whole
+        whole = module.BinErrors.of(kernel, 60, 12, bins, 32).bounds
         monkeypatch.setattr(module.BinErrors, "missed", lambda *_: 0.0 * whole)
     else:
         highest = module._Strip.highest

@@ -172,15 +172,15 @@ def _outward(amount: float, rounding: str, digits: int = 4) -> str:
     return _plain(Decimal(amount).quantize(_decimal_place(amount, digits), rounding))
 
 
-def printed_sum(amounts: Sequence[float], digits: int = 6) -> tuple[list[str], str]:
-    """Texts of the parts of a bound and of their sum, which is the sum of the texts.
+def printed_sum(amounts: Sequence[float]) -> tuple[list[str], str]:
+    """Write the parts of a bound and their sum, which is the sum of the texts.
 
-    Each part is rounded up, to a decimal place that leaves the sum about so many digits.
+    Each part is rounded up, to a decimal place that leaves the sum about six digits.
     """
     total = sum(amounts)
     if not 0 < total < math.inf:
         return [f"{amount:g}" for amount in amounts], f"{total:g}"
-    decimal_place = _decimal_place(total, digits)
+    decimal_place = _decimal_place(total, 6)
     rounded = [Decimal(amount).quantize(decimal_place, ROUND_CEILING) for amount in amounts]
     return [_plain(number) for number in rounded], _plain(sum(rounded, Decimal(0)))
 

@@ -61,7 +61,7 @@ def test_a_plan_adds_up_as_it_is_printed(project, run):
     [(1e-9, 3.0, 0.1), (0.0, 0.0, 0.0), (1e300, 1.0, 1e299), (5e-320, 0.0, 1e-7), (99.9999999,)],
 )
 def test_a_printed_sum_is_outward_and_exact(parts):
-    texts, total = printed_sum(parts, 4)
+    texts, total = printed_sum(parts)
     assert sum(map(Fraction, texts)) == Fraction(total)
     shown = list(map(Fraction, texts))
     assert all(one >= Fraction(part) for one, part in zip(shown, parts, strict=True))

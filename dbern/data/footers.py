@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -63,7 +63,7 @@ class Footer:
 
 def read_footers(files: Sequence[str | Path], columns: Sequence[Column]) -> tuple[Footer, ...]:
     """Return sizes and row counts of the files, after checking the columns' presence and types."""
-    checked: list[_Checked] = []
+    checked: list[tuple[pa.Schema, str]] = []
     footers = tuple(read_together(lambda path: _read_checked(str(path), columns, checked), files))
     forms = sorted({footer.ids for footer in footers if footer.ids})
     if len(forms) > 1:
@@ -192,10 +192,9 @@ def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
     return size, int.from_bytes(file.read(4), "little")
 
 
-_Checked: TypeAlias = tuple[pa.Schema, str]
-
-
-def _read_checked(path: str, columns: Sequence[Column], checked: list[_Checked]) -> Footer:
+def _read_checked(
+    path: str, columns: Sequence[Column], checked: list[tuple[pa.Schema, str]]
+) -> Footer:
     """Read a footer, with the form of the file's ids (text, for folders), and check its columns.
 
     `checked`: the last schema that has all columns. Most files have one, and need no other look.

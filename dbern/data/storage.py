@@ -41,18 +41,7 @@ def is_object_name(name: str) -> bool:
     return all(map(_PART.fullmatch, name.split("/")))
 
 
-def read_parts(root: Path, name: str, most: int) -> Iterator[bytes]:
-    """Yield a plain file's content, at most `most` bytes, that is behind no link."""
-    with os.fdopen(_open(root, name), "rb", buffering=0) as file:
-        left = os.fstat(file.fileno()).st_size
-        if left > most:
-            raise too_large(root, name, most)
-        while left and (part := file.read(min(_BLOCK, left))):
-            left -= len(part)
-            yield part
-
-
-def names_below(root: Path) -> Iterator[str]:
+def _names_below(root: Path) -> Iterator[str]:
     """Yield the names of everything below a folder but folders; links are not followed."""
     folders = [""]
     while folders:  # os.walk calls itself at each level in Python 3.11
@@ -72,7 +61,6 @@ def names_below(root: Path) -> Iterator[str]:
 
 
 def _no_plain_file(root: Path, name: str, kind: str) -> IntegrityError:
-    """Return the error for an object that is no plain file, or behind none."""
     return IntegrityError(
         f"{root}: {name} is a {kind} or behind one, and objects are plain files. Copy the synopsis "
         "again, with what its links point to."
@@ -147,11 +135,17 @@ class Folder:
 
     def parts(self, name: str, most: int) -> Iterator[bytes]:
         """Yield one object in parts, for what never fits into memory."""
-        return read_parts(self.path, name, most)
+        with os.fdopen(_open(self.path, name), "rb", buffering=0) as file:
+            left = os.fstat(file.fileno()).st_size
+            if left > most:
+                raise too_large(self.path, name, most)
+            while left and (part := file.read(min(_BLOCK, left))):
+                left -= len(part)
+                yield part
 
     def names(self) -> list[str]:
         """Return the sorted names of everything but folders and the manifest."""
-        return sorted(name for name in names_below(self.path) if name != MANIFEST)
+        return sorted(name for name in _names_below(self.path) if name != MANIFEST)
 
     def begin(self, objects: Mapping[str, bytes], release_id: str) -> None:
         """Make the folder with its first objects, at once: it says whose it is from the start."""

@@ -38,7 +38,7 @@ from dbern.reconstruct.bins import AxisBins
 from dbern.types import BoolArray, FloatArray, Int64Array
 
 NUMBERS_TOGETHER = 1 << 22
-"""Of polynomials: 32 MiB, and as many while they are made."""
+"""Numbers of polynomials in memory: 32 MiB, and as many while they are made."""
 
 ROWS = 64
 """Cells of y at a time."""

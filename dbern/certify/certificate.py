@@ -22,7 +22,7 @@ from dbern.reconstruct.bins import AxisBins
 
 @dataclass(frozen=True)
 class Certificate:
-    """With probability at least ``1 - beta`` no point of the domain errs by more than `total`.
+    """Proof that with probability ``1 - beta`` no point of the domain errs by more than `total`.
 
     Each part is in data units, and a worst case over all databases; of a band about these data the
     approximation is that of the data at hand.
@@ -46,7 +46,7 @@ class Certificate:
 
 
 SHRUNK_FRACTION = 0.2
-"""Of the bound on a density's noise: how far shrinking may move the function."""
+"""Share of the bound on a density's noise by which shrinking may move the function."""
 _SHRUNK_AXES, _SHRUNK_BINS = (2, 3), 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""Who may fail with which share of beta: one table for every bound that is made of several.
+"""Shares of a probability of failure, beta: one table for every bound that is made of several.
 
 A bound at ``1 - beta`` that needs several others gives each a share of beta. All hold at once with
 the probability that is promised, as the shares sum to one: the union bound, whatever depends on
@@ -75,18 +75,18 @@ class Account:
 
 
 SIMULATION = FailureBudget({"quantile": 96, "draws": 4})
-"""Of a simulated quantile: the quantile itself, and the draws that it is read off."""
+"""Simulated quantile: the quantile itself, and the draws that it is read off."""
 
 NODES = FailureBudget({"values at nodes": 90, "largest draw": 10})
-"""Of a tail of values: those at nodes, and the largest draw, which bounds what was cut off."""
+"""Tail of values: those at nodes, and the largest draw, which bounds what was cut off."""
 
 FIELD = FailureBudget(
     {"at nodes": 99, "between nodes": 1}, {"at nodes": SIMULATION, "between nodes": NODES}
 )
-"""Of a simulated sup over the domain: at the nodes of the draws, and in between."""
+"""Simulated sup over the domain: at the nodes of the draws, and in between."""
 
 BAND = FailureBudget({"values": 99, "approximation": 1}, {"values": FIELD})
-"""Of a band about these data: noise of the values, and of the bound on what they miss."""
+"""Band about these data: noise of the values, and of the bound on what they miss."""
 
 QUOTIENT = FailureBudget({"draws": 98, "tail": 2}, {"draws": SIMULATION})
-"""Of an interval by draws of the noise: these, and the interval by its tail that they refine."""
+"""Interval by draws of the noise: these, and the interval by its tail that they refine."""

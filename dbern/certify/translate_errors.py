@@ -141,9 +141,9 @@ def _steepest(kernel: Kernel, k: int, matrix: FloatArray) -> float:
 
 
 def _derivative_bound(k: int, matrix: FloatArray, sizes: Sequence[float]) -> float:
-    """Bound a derivative of ``b(y) M f`` on the unit interval, for all lattice values f such that
-    differences of order i are at most ``sizes[i]``; the derivative is of the last of these orders.
+    """Bound the derivative of ``b(y) M f`` on the unit interval, of order ``len(sizes) - 1``.
 
+    Differences of order i of the lattice values f are at most ``sizes[i]``, all else is open.
     It is a polynomial whose Bernstein coefficients are differences of ``M f``. With Newton's
     expansion ``f_j = sum_{i < m} C(j, i) D^i f_0 + sum_q C(j - q - 1, m - 1) D^m f_q`` these are
     linear in the differences of f.

@@ -13,10 +13,10 @@ from dbern.data.domain import FeatureShape
 from dbern.types import FloatArray
 
 Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"]
-"""What values are: of a density, a response, log odds or scores of classes, or anything else."""
+"""Meaning of values: a density, a response, log odds or scores of classes, or anything else."""
 
 Answer: TypeAlias = Literal["value", "decision", "probability"]
-"""What is asked of a point: the function, what decides between classes, or their probabilities."""
+"""Question about a point: the function, what decides between classes, or their probabilities."""
 
 # What version 1 of the format says by `target.kind` alone, see FORMAT.md.
 _DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)

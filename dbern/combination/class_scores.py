@@ -72,7 +72,7 @@ def _listed_log_scores(
 
 @dataclass(frozen=True, kw_only=True)
 class ClassScores(Combination):
-    """For two classes the second's score minus the first's, for more one column each.
+    """Scores of classes: for two the second's minus the first's, for more one column each.
 
     `peaks` and `floors` are one an axis of numbers; `lists` the number of listed values of each
     axis of categories. The last part is a vector: of each class its moments, which begin with its

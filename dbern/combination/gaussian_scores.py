@@ -41,9 +41,9 @@ def _gaussian_scores(
 
 
 _NOISES = 1.5
-"""Times its noise, what a variance counts as at least."""
+"""Deviations of its noise that a variance counts as at least."""
 _LEAST_NOISE, _MOST_NOISE = 1e-15, 1e6
-"""Of released numbers, which are at most one: what strangers may write is kept within."""
+"""Range of the noise of released numbers, which are at most one, whatever a stranger wrote."""
 
 
 def _gaussian_log_scores(

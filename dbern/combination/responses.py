@@ -25,7 +25,7 @@ from dbern.types import FloatArray
 
 _T = TypeVar("_T")
 _NOISE_DEVIATIONS = 2.0
-"""Of 1, 2 and 3, tried on real rows, many and few, no other errs less in more cases."""
+"""Deviations of a denominator's noise: of 1, 2 and 3, tried on real rows, 2 errs least in most."""
 
 
 @dataclass(frozen=True, kw_only=True)

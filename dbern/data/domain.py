@@ -23,16 +23,16 @@ from dbern.types import BoolArray, FloatArray, Int64Array
 Category: TypeAlias = str | int | bool
 
 MOST_VALUES = 1000
-"""Of an axis of categories."""
+"""Most values of an axis of categories."""
 
 MIN_NUMBER, MAX_NUMBER = 1e-150, 1e150
-"""Of the numbers of a release that readers compute with: their squares are floats."""
+"""Range of numbers that readers of a release compute with: their squares are floats."""
 
 OTHER_UNITS = (
     "data.bounds: their volume, or the noise, is of numbers that 64-bit floats do not compute "
     "with. Count the columns in other units"
 )
-"""What is said where such numbers would be released."""
+"""Refusal of a release with numbers outside that range."""
 
 _MIN_WIDTH = 1e-100
 PLAIN_NAME = re.compile(r"(?!__|\.)[^/\\\x00-\x1f]+")
@@ -213,7 +213,7 @@ class Axis:
 
     @property
     def label(self) -> str:
-        """Its name for people, with its units or the zone of times."""
+        """Name for people, with its units or the zone of times."""
         return named_with(self.name, "UTC" if self.unit is TimeUnit.SECONDS else self.units)
 
     @property
@@ -350,7 +350,7 @@ class Domain:
         return tuple(len(axis.categories) for axis in self.categorical)
 
     def parted(self, unit: FloatArray) -> tuple[Int64Array, FloatArray]:
-        """Return positions in the unit cube (m, l) as places in the lists, and as numbers."""
+        """Split positions in the unit cube (m, l) into indices of listed values and numbers."""
         listed = np.array([bool(axis.categories) for axis in self.axes])
         widths = np.array([axis.width for axis in self.categorical])
         return np.rint(unit[:, listed] * widths).astype(np.int64), unit[:, ~listed]

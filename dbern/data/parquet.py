@@ -32,13 +32,13 @@ from dbern.types import FloatArray
 
 _BUFFER_BYTES, _REMOTE_BUFFER_BYTES = 1 << 18, 1 << 22  # of one column; a request each
 _PAGE_BYTES = 1 << 20
-"""Of a page as writers make them, before compression."""
+"""Size of a page as writers make them, before compression."""
 
 BATCH_ROWS = 1 << 16
 """Rows in memory at a time."""
 
 TEXT_BYTES, TEXT_COPIES = 64, 5
-"""Of a text on average, where more make batches smaller; and of a batch's texts, as measured."""
+"""Average size of texts above which batches are smaller; copies of a batch's, as measured."""
 
 _SECONDS = "\0seconds"  # of the name of a column beside the one that it completes
 _SHRINKAGE = 8  # of the rows of a batch that fails

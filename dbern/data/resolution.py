@@ -19,10 +19,10 @@ import numpy as np
 from dbern.types import FloatArray, Int64Array
 
 MAX_STEPS = 1 << 20
-"""Of an axis, from its lower bound to its upper one."""
+"""Most steps of an axis, from its lower bound to its upper one."""
 
 NEAR = 1e-9
-"""Of a step: an end of a region that is as near to a multiple is at it."""
+"""Share of a step: an end of a region that is as near to a multiple is at it."""
 
 _ROUNDING = 2.0**-50  # of the largest bound: see `deviation`
 

@@ -28,7 +28,7 @@ TABLE_FORMATS = {
     ),
     "metadata": _TableFormat("Apache Iceberg", "pyiceberg's table.scan().plan_files()"),
 }
-"""By the folder below a table's root that governs its files."""
+"""Formats by the folder below a table's root that governs its files."""
 
 _GOVERNING = re.compile(
     r"(?:(.*?)/)??(?:(_delta_log|\.hoodie)/.+"

@@ -39,7 +39,7 @@ class Content(Protocol):
 
 
 class GatheredAccumulator(Accumulator):
-    """One that solves each shard from all of its records.
+    """An accumulator that solves each shard from all of its records.
 
     Where it `solves_empty`, a shard of no records has a solution too.
     """
@@ -100,7 +100,7 @@ class GatheredAccumulator(Accumulator):
 
 @dataclass
 class Gathering(Pass):
-    """One pass: gathers records by shard, and adds the solutions of its shards to the state.
+    """A pass that gathers records by shard, and adds its shards' solutions to the state.
 
     `salt` keys the hash. The pass keeps shards s with ``s mod groups = group``.
     """

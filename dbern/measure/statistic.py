@@ -4,9 +4,8 @@ A *statistic* is a family of functions on the unit cube, its *outputs*, that one
 together, or a vector; one calibration covers them. Statistics pay fractions of the release's
 budget (basic composition). An *accumulator* is a statistic as integer sums over records.
 
-*Private rows.* Where the number of rows is private (add-or-remove neighbours, units of many rows),
-sums are divided by a public normalizer n instead, and that number appears nowhere. A `RecordSum`
-bounds what a record moves that is added or removed: `move`.
+*Private rows* (`dbern.measure.accumulator`). Their number is private with add-or-remove neighbours
+or units of many rows. A `RecordSum` bounds what a record moves that is added or removed: `move`.
 
 *A unit of u rows.* At most u rows of a unit are counted, chosen by the unit's own rows alone
 (`dbern.measure.unit_bounding`), so a unit that is replaced, or added or removed, changes at most u

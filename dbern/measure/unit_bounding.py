@@ -1,4 +1,4 @@
-"""At most u rows of each unit are counted.
+"""Choice of at most u rows of each unit to count.
 
 Kept are the u rows of a unit with the smallest keyed hashes of unit and row. So what is kept of a
 unit depends on its own rows and a private salt alone, not on their order, on files or workers, or

@@ -21,10 +21,10 @@ STRATEGIES: Final[dict[type[AxisMap], Callable[[Lattice, tuple[Any, ...]], Strat
     AxisBins: BinnedStrategy,
     LatticeSpectrum: lambda lattice, maps: GramStrategy(lattice, *maps),
 }
-"""By what is stored of it; where that is nothing, lattice values are released."""
+"""Strategies by the map that is stored; without one, lattice values are released."""
 
 STRATEGY_KINDS: Final = tuple(dict.fromkeys(axis_map.kind for axis_map in STRATEGIES))
-"""What is released in place of lattice values."""
+"""Kinds of values that are released in place of lattice values."""
 
 
 def noise_names(family: NoiseFamily) -> dict[str, str]:

@@ -241,7 +241,7 @@ class LatticeStrategy(AxisStrategy, LatticeMapStrategy):
         return self.lattice
 
     def matrix(self, axis: int) -> FloatArray | None:
-        """None, the identity."""
+        """Return None: the identity."""
         del axis
         return None
 
@@ -332,4 +332,4 @@ class VectorStrategy:
 
 
 AnyStrategy: TypeAlias = Strategy | VectorStrategy
-"""What may be released of a statistic: coordinates of a lattice, or numbers as they are."""
+"""Released form of a statistic: coordinates of a lattice, or numbers as they are."""

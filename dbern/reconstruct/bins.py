@@ -197,7 +197,7 @@ class AxisBins(AxisMap):
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
-        """As many bins as the attributes say; two scales of one axis, in whole wide cells."""
+        """Return whether attributes say as many bins, of two scales on one axis, in wide cells."""
         del nodes
         cells, times = attributes["cells"], attributes.get("times", 1)
         stated = {"times", "parts"} & set(attributes)

@@ -87,7 +87,7 @@ from dbern.reconstruct.base import SensitivityBound
 from dbern.types import FloatArray, Int64Array
 
 MOST_NUMBERS = 64
-"""Of a record: its moments are then 2145 entries."""
+"""Most numbers of a record: its moments are then 2145 entries."""
 MOST_COLUMNS = 128
 """Numbers and listed values together: solving takes their cube."""
 _MAX_WEIGHT = 128

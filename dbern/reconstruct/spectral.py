@@ -189,7 +189,7 @@ class AxisSpectrum(LinearMap):
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
-        """At most as many eigenvectors as nodes."""
+        """Return whether there are at most as many eigenvectors as nodes."""
         del axes, attributes
         return rank <= nodes
 

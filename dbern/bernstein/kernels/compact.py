@@ -62,7 +62,7 @@ class CompactKernel(PiecewiseKernel):
 
     @property
     def jumps(self) -> bool:
-        """At the triangle's tip, and with power 1 at the end of the support."""
+        """Whether K' jumps: at the triangle's tip, and with power 1 at the end of the support."""
         return bool(self.kinks) and self.power == 1
 
     def shape(self, z: FloatArray) -> FloatArray:

@@ -55,7 +55,7 @@ class ExponentialKernel(PiecewiseKernel):
 
     @property
     def jumps(self) -> bool:
-        """At the center, for the Laplace kernel alone."""
+        """Whether K' jumps: at the center, for the Laplace kernel alone."""
         return self.twice_nu == 1
 
     def shape(self, z: FloatArray) -> FloatArray:

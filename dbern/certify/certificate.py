@@ -110,8 +110,10 @@ class ErrorModel:
         """
         num_simultaneous *= self.function_class.choices
         noise = noise_bound(self.strategy, h, self.law, beta / num_simultaneous)
+        approximation, rounding = self.parts(h)
         return Certificate(
-            *self.parts(h),
+            approximation,
+            rounding,
             noise=noise * self.value_unit,
             beta=float(beta),
             lower_bound=lower_bound.value if lower_bound else 0.0,

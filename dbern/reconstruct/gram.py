@@ -31,7 +31,7 @@ from dbern.bernstein.kernels import OUTWARD
 from dbern.bernstein.reproducing import Kernel, LipschitzKernel, Polynomial, box_radius
 from dbern.errors import SpecError
 from dbern.reconstruct.base import Lattice, SensitivityBound, Slab, Strategy
-from dbern.reconstruct.spectral import AxisSpectrum, quantised
+from dbern.reconstruct.spectral import AxisSpectrum
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 MOST_POINTS = 4096
@@ -155,9 +155,7 @@ def lattice_spectrum(
             f"matrix is decomposed for spectral noise. Write k = {each} or less, or noise = "
             '"laplace" (with a delta "discrete-gaussian")'
         )
-    values, vectors = np.linalg.eigh(cube.gram(lattice))
-    content = quantised(values[::-1], vectors[:, ::-1], min(rank, _MOST_RANK), weighting)
-    return LatticeSpectrum(*content, weighting)
+    return LatticeSpectrum.of_gram(cube.gram(lattice), min(rank, _MOST_RANK), weighting)
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,18 @@ class AxisSpectrum(LinearMap):
         "eigenvalues": StoredArray(("mode",)),
     }
 
+    @classmethod
+    def of_gram(cls, gram: FloatArray, rank: int, weighting: float) -> Self:
+        """Round ``mu^{-a} U'`` of the leading eigenvectors of a Gram matrix to integers."""
+        values, vectors = np.linalg.eigh(gram)
+        values = values[::-1]
+        rank = min(rank, int((values > _MIN_RELATIVE_EIGENVALUE * values[0]).sum()))
+        eigenvalues = values[:rank]
+        analysis = eigenvalues[:, None] ** -weighting * vectors[:, ::-1][:, :rank].T
+        exponent = int(np.frexp(np.abs(analysis).max())[1]) - _BITS
+        integers = np.rint(np.ldexp(analysis, -exponent)).astype("<i8")
+        return cls(integers.tobytes(), exponent, tuple(eigenvalues.tolist()), weighting)
+
     @property
     def rank(self) -> int:
         """Number of eigenvectors, d."""
@@ -201,20 +213,4 @@ def axis_spectrum(kernel: Kernel, k: int, rank: int, weighting: float = 0.25) ->
     Eigenvalues below 1e-9 of the largest are left out whatever `rank` says.
     """
     nodes = np.arange(k + 1) / k
-    values, vectors = np.linalg.eigh(kernel(nodes[:, None] - nodes))
-    return AxisSpectrum(*quantised(values[::-1], vectors[:, ::-1], rank, weighting), weighting)
-
-
-def quantised(
-    values: FloatArray, vectors: FloatArray, rank: int, weighting: float
-) -> tuple[bytes, int, tuple[float, ...]]:
-    """Stored integers of ``mu^{-a} U'``, their exponent, and the eigenvalues.
-
-    Eigenvalues are in decreasing order, their vectors in columns.
-    """
-    rank = min(rank, int((values > _MIN_RELATIVE_EIGENVALUE * values[0]).sum()))
-    eigenvalues = values[:rank]
-    analysis = eigenvalues[:, None] ** -weighting * vectors[:, :rank].T
-    exponent = int(np.frexp(np.abs(analysis).max())[1]) - _BITS
-    integers = np.rint(np.ldexp(analysis, -exponent)).astype("<i8")
-    return integers.tobytes(), exponent, tuple(eigenvalues.tolist())
+    return AxisSpectrum.of_gram(kernel(nodes[:, None] - nodes), rank, weighting)

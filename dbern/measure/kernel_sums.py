@@ -66,7 +66,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
@@ -372,7 +372,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         extents = self.strategy.counted_shape
         return Terms(
             indices=indices,
-            targets=indices @ np.array(_strides(extents), dtype=np.int64),
+            targets=np.ravel_multi_index(tuple(indices.T), extents),
             outputs=self.kernel_sum.outputs,
             extents=extents,
             periods=tuple(axis.cells for axis in axes),
@@ -390,11 +390,6 @@ class BinnedSumAccumulator(RecordAccumulator):
             return np.array([numerator / units for numerator in numerators])
         integers = state[output, slab.start : slab.stop].astype(np.float64)
         return np.ldexp(integers, -self.bits) / self.n
-
-
-def _strides(extents: Sequence[int]) -> list[int]:
-    """Distances of neighbours along each axis of a C-contiguous array, in entries."""
-    return [math.prod(extents[axis + 1 :]) for axis in range(len(extents))]
 
 
 @dataclass(frozen=True)

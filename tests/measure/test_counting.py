@@ -18,7 +18,7 @@ from dbern import compiling
 from dbern.measure import kernel_sums as dispatching
 from dbern.measure import loops as compiled
 from dbern.measure.kernel_sketch import Cells, MomentSketch
-from dbern.measure.kernel_sums import _ONE_CELL, _strides
+from dbern.measure.kernel_sums import _ONE_CELL
 from dbern.measure.loops import add_rows_compiled
 from dbern.measure.record_integers import Rows, Terms, add_rows_plainly
 
@@ -30,7 +30,7 @@ ODD = [np.nan, np.inf, -np.inf, 5e-324, -5e-324, 2.2e-308, -0.0, 0.0, 1e308, -1e
 def splines(cells, degree, bits, outputs=1) -> Terms:
     indices = np.array(list(itertools.product(range(degree + 1), repeat=len(cells))))
     extents = tuple(count + degree for count in cells)
-    return Terms(indices, indices @ np.array(_strides(extents)), outputs, extents, cells,
+    return Terms(indices, np.ravel_multi_index(tuple(indices.T), extents), outputs, extents, cells,
                  (_ONE_CELL,) * len(cells), bits, degree, splines=True)  # fmt: skip
 
 

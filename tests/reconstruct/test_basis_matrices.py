@@ -13,7 +13,6 @@ from dbern.bernstein.chebyshev import chebyshev
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.bernstein.splines import bin_products, local_weights
 from dbern.certify.balls import StatedBall
-from dbern.measure.kernel_sums import _strides
 from dbern.reconstruct.moments import product_names
 
 FLAT = np.array([[1.0, 2.0]])
@@ -49,7 +48,6 @@ EXACT = {
     "a covariance is decorrelated": (
         lambda: decorrelate(COVARIANCE)[0].rows, ((1.0, 0.0), (-0.5, 1.0)),
     ),
-    "strides of a contiguous array": (lambda: _strides((2, 3, 4)), [12, 4, 1]),
     "names of products": (lambda: product_names(["x", "y"]), ["x^2", "x * y", "y^2"]),
 }  # fmt: skip
 NEAR = {

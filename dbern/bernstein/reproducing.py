@@ -20,12 +20,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from dbern.bernstein.kernels import EXP_ULPS, OUTWARD
+from dbern.bernstein.kernels.base import EXP_ULPS, MIN_EXPONENT, OUTWARD
 from dbern.errors import SpecError
 from dbern.types import UNIT_ROUNDOFF, FloatArray
 
 _CACHED_NUMBERS = 1 << 15  # numbers at a time that stay in a processor's cache
-_MIN_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
 
 
 class Kernel(Protocol):
@@ -109,7 +108,7 @@ def _matern_five_halves(z: FloatArray) -> FloatArray:
 
 
 def _exp(exponent: FloatArray) -> FloatArray:
-    np.maximum(exponent, _MIN_EXPONENT, out=exponent)
+    np.maximum(exponent, MIN_EXPONENT, out=exponent)
     return np.exp(exponent, out=exponent)
 
 

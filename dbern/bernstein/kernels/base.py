@@ -18,6 +18,9 @@ OUTWARD = 1 + 2.0**-40
 EXP_ULPS = 4
 """Assumed accuracy of the platform's ``exp`` in units in the last place (tested in the suite)."""
 
+MIN_EXPONENT = -700.0
+"""Least exponent that counts: exp below it is subnormal or zero, far below every stated error."""
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Kernel
+from dbern.bernstein.kernels.base import EXP_ULPS, MIN_EXPONENT, OUTWARD, Kernel
 from dbern.types import FloatArray
 
 _CRAMER = 1.0865
-_MIN_EXPONENT = -700.0  # exp below is subnormal or zero: 1e-304, far below every stated error
 
 
 @dataclass(frozen=True)
@@ -62,8 +61,8 @@ class Gaussian(Kernel):
         exponent = np.asarray(x / self.bandwidth)  # what follows is in place: arrays are large
         np.square(exponent, out=exponent)
         exponent *= -0.5
-        far = ~(exponent > _MIN_EXPONENT)
-        values = np.exp(np.maximum(exponent, _MIN_EXPONENT, out=exponent), out=exponent)
+        far = ~(exponent > MIN_EXPONENT)
+        values = np.exp(np.maximum(exponent, MIN_EXPONENT, out=exponent), out=exponent)
         values *= 1 / (self.bandwidth * math.sqrt(2 * math.pi))
         values[far] = 0.0
         return values

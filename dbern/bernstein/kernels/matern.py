@@ -14,10 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.polynomial import Polynomial
 
+from dbern.bernstein.kernels.base import MIN_EXPONENT
 from dbern.bernstein.kernels.piecewise import PiecewiseKernel
 from dbern.types import FloatArray
-
-_MAX_ARGUMENT = 700.0  # exp beyond is subnormal or zero: 1e-304, far below every stated error
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,13 @@ class ExponentialKernel(PiecewiseKernel):
 
     def shape(self, z: FloatArray) -> FloatArray:
         """``p(z) e^-z``, zero where that is below 1e-298 (subnormals are slow)."""
-        near = np.minimum(z, _MAX_ARGUMENT)
+        near = np.minimum(z, -MIN_EXPONENT)
         values = np.polynomial.polynomial.polyval(near, self.coefficients) * np.exp(-near)
-        return np.where(z < _MAX_ARGUMENT, values, 0.0)
+        return np.where(z < -MIN_EXPONENT, values, 0.0)
 
     def tail_integral(self, z: FloatArray) -> FloatArray:
         """``e^-z sum_i p^(i)(z)``: its derivative is ``-p(z) e^-z``."""
-        near, p = np.minimum(z, _MAX_ARGUMENT), Polynomial(self.coefficients)
+        near, p = np.minimum(z, -MIN_EXPONENT), Polynomial(self.coefficients)
         total = sum((p.deriv(i)(near) for i in range(p.degree() + 1)), np.zeros_like(near))
         return np.asarray(total * np.exp(-near))
 

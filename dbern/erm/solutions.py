@@ -124,7 +124,7 @@ class _Solutions(GatheredAccumulator):
     def sources(self) -> tuple[tuple[str, str, str], ...]:
         return self.model.sources
 
-    def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
+    def shard_keys(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:
         """Units, where these are wider than a row; their records are in one pass already."""
         return rows if self.model.ids is None else self.model.units(records)
 

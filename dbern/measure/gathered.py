@@ -71,8 +71,8 @@ class GatheredAccumulator(Accumulator):
         """Key, name and digest of functions of the user's that it was planned with."""
         return ()
 
-    def names(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:  # noqa: ARG002
-        """Arrays (m', e) that their shards are a hash of: usually their content."""
+    def shard_keys(self, records: Mapping[str, FloatArray], rows: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Arrays (m', e) whose keyed hash is the records' shard: usually their content."""
         return rows
 
     @abstractmethod
@@ -95,7 +95,8 @@ class GatheredAccumulator(Accumulator):
                 raise StoppedError("unlike", key) from None
             if source_digest(name) != digest:
                 raise StoppedError("unlike", key)
-        return Gathering(self, state, salt, *self.split(index))
+        groups, group, block = self.split(index)
+        return Gathering(self, state, salt, groups, group, block)
 
 
 @dataclass
@@ -117,8 +118,8 @@ class Gathering(Pass):
     def add(self, records: Mapping[str, FloatArray]) -> None:
         """Keep the batch's records that are in this pass's shards, each with its shard and 1."""
         rows = self.accumulator.content.rows(records)
-        names = self.accumulator.names(records, rows)
-        shard = content_buckets(names, self.salt, self.accumulator.shards)
+        keys = self.accumulator.shard_keys(records, rows)
+        shard = content_buckets(keys, self.salt, self.accumulator.shards)
         mine = shard % self.groups == self.group
         self._gathered.append(np.column_stack([shard[mine], rows[mine], np.ones(int(mine.sum()))]))
         self._waiting += len(self._gathered[-1])

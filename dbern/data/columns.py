@@ -338,7 +338,7 @@ def _decimals(values: pa.Array) -> FloatArray:
     return decimals
 
 
-def of_text(text: str, column: Column) -> float | tuple[float, float]:
+def value_of_text(text: str, column: Column) -> float | tuple[float, float]:
     """Return the value of a folder ``column=text``, typed by the spec; NaN where it does not fit.
 
     An id is two floats.
@@ -348,14 +348,14 @@ def of_text(text: str, column: Column) -> float | tuple[float, float]:
     if text == _NO_VALUE:
         return np.nan
     if column.categories:
-        return next((float(i) for i, v in enumerate(column.categories) if _is(text, v)), np.nan)
+        return next((float(i) for i, v in enumerate(column.categories) if _equals(text, v)), np.nan)
     try:
         return number_of(text) if column.unit is None else column.unit.of(moment_of(text))
     except (ValueError, OverflowError):
         return np.nan
 
 
-def _is(text: str, value: str | int | bool) -> bool:
+def _equals(text: str, value: str | int | bool) -> bool:
     match value:
         case bool():
             return text.lower() == str(value).lower()

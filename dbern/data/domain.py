@@ -324,7 +324,7 @@ class Domain:
         points = np.column_stack([columns[name] for name in self.names])
         valid = np.asarray(np.isfinite(points).all(axis=1))
         if self.outside is Outside.CLAMP:
-            low, high = zip(*((axis.low, axis.high) for axis in self.axes), strict=True)
+            low, high, _ = self._ends
             points = np.clip(points, low, high)
         else:
             valid &= self.inside(points)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dbern.data.columns import as_floats, from_stored, long_times, may_be_text, of_text
+from dbern.data.columns import as_floats, from_stored, long_times, may_be_text, value_of_text
 from dbern.data.domain import Column
 from dbern.data.footers import (
     UNLOCKED,
@@ -46,7 +46,7 @@ _PERHAPS_TOO_LARGE = (MemoryError, pa.ArrowCapacityError, pa.ArrowNotImplemented
 
 
 @dataclass(frozen=True)
-class Stream:
+class ColumnReader:
     """Some columns of an open file, in batches made smaller where texts are long."""
 
     path: str
@@ -173,7 +173,7 @@ def records_of(
             else:
                 values[column] = as_floats(leaf, column)
         else:
-            constant = of_text(folder_values(path)[column.name], column)
+            constant = value_of_text(folder_values(path)[column.name], column)
             values[column] = np.full((len(batch), *np.shape(constant)), constant)
     named = {column.name: floats for column, floats in values.items() if column != only}
     if only is None:
@@ -185,7 +185,7 @@ def records_of(
 def read_batches(
     path: str, row_groups: Sequence[int], columns: Sequence[Column], only: Column | None = None
 ) -> Iterator[dict[str, FloatArray]]:
-    """Stream the columns of some row groups as 64-bit floats, nulls as NaN.
+    """ColumnReader the columns of some row groups as 64-bit floats, nulls as NaN.
 
     Values of a column with categories are their positions, NaN for any other. A column that the
     file has not has the value in its folder's name. Rows whose value of `only` is not one of its
@@ -201,7 +201,7 @@ def read_batches(
         _records_file(path, source, wanted) as file,
         _seconds_file(path, source, file.metadata, wanted) as seconds,
     ):
-        yield from Stream(path, file, wanted, only, seconds).batches(row_groups)
+        yield from ColumnReader(path, file, wanted, only, seconds).batches(row_groups)
 
 
 def _records_file(path: str, source: Any, columns: Sequence[Column]) -> pq.ParquetFile:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dbern.data.columns import from_stored, numbers, of_text, to_stored
+from dbern.data.columns import from_stored, numbers, to_stored, value_of_text
 from dbern.data.domain import Column
 from dbern.data.times import TICKS, TimeUnit, bounds_of, moment_of
 from dbern.errors import SpecError
@@ -141,6 +141,6 @@ def test_ids_are_stored_and_read_again():
 def test_a_folder_s_text_that_is_no_plain_number_is_missing(text):
     """Python reads underscores and the digits of all scripts; what wrote the folder does not."""
     for column in (Column("x", "x"), Column("x", "x", (1, 10))):
-        assert np.isnan(of_text(text, column))
-        assert not np.isnan(of_text("10", column))
-        assert not np.isnan(of_text("01", column))
+        assert np.isnan(value_of_text(text, column))
+        assert not np.isnan(value_of_text("10", column))
+        assert not np.isnan(value_of_text("01", column))

@@ -56,9 +56,7 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
     near = np.where(far, 1.0 - y, y)  # exact: b_{v,k}(y) = b_{k-v,k}(1-y)
     odds = near / (1.0 - near)
     first = np.power(1.0 - near, k)
-    if (
-        len(y) <= _FEW_POINTS
-    ):  # the same products in the same order, without a step of Python for each
+    if len(y) <= _FEW_POINTS:  # the same products in the same order, at once
         factors = np.empty((2 * k + 1, len(y)))
         factors[0], factors[1::2] = first, odds
         factors[2::2] = _ratios(k)

@@ -239,18 +239,16 @@ class _Strip:
     @cached_property
     def seen(self) -> float:
         """Largest ``|r|`` at some points, in the middle of each cell of y."""
-        offsets, cells = np.linspace(-1.0, 1.0, _COARSE + 1), self.expansion.bins.cells
+        offsets, bins = np.linspace(-1.0, 1.0, _COARSE + 1), self.expansion.bins
         middle = np.cos(np.arange(self.terms.shape[1]) * (np.pi / 2)) @ self.terms
         y = (np.arange(self.rows.start, self.rows.stop)[:, None] + 0.5) / self.expansion.cells
         largest = 0.0
-        splines = np.transpose(local_weights(offsets, self.expansion.bins.degree))
+        splines = np.transpose(local_weights(offsets, bins.degree))
         for offset, weights in zip(offsets, splines, strict=True):
-            t = (
-                np.arange(self.expansion.bins.cells) + (1 + offset) / 2
-            ) / self.expansion.bins.cells
+            t = (np.arange(bins.cells) + (1 + offset) / 2) / bins.cells
             error = self.expansion.kernel(y - t)
             for r, weight in enumerate(weights):
-                error -= weight * middle[:, r : r + cells]
+                error -= weight * middle[:, r : r + bins.cells]
             largest = max(largest, float(np.abs(error).max()))
         return largest
 
@@ -261,10 +259,7 @@ class _Strip:
         """
         count = self.terms.shape[1]
         terms = self._bumps(*boxes) - self._splines(self.terms, *boxes)
-        squares, less = (
-            np.square(np.arange(1.0 * count)),
-            self._splines(about[:, None], *boxes)[:, 0],
-        )
+        squares, less = np.arange(1.0 * count) ** 2, self._splines(about[:, None], *boxes)[:, 0]
         in_t, in_y = _weighed(terms, (squares, squares**0), (squares**0, squares))
         bends = in_y, in_t + squares @ np.abs(less)
         steps = [_steps(np.pi, bend, allowed, count) for bend in bends]
@@ -276,13 +271,12 @@ class _Strip:
 
     def _bumps(self, rows: Int64Array, columns: Int64Array) -> FloatArray:
         """K on boxes (m,), which depends on how far they lie apart: coefficients as `_splines`."""
-        difference = (
-            self.first + rows
-        ) * self.expansion.bins.cells - columns * self.expansion.cells
+        expansion = self.expansion
+        difference = (self.first + rows) * expansion.bins.cells - columns * expansion.cells
         _, first, same = np.unique(difference, return_index=True, return_inverse=True)
         offsets, analysis = chebyshev(self.terms.shape[1])
         y, t = self._points(rows[first], columns[first], *[offsets[:, None]] * 2)
-        return _at(analysis, analysis, self.expansion.kernel(y - t[:, None]))[:, :, same]
+        return _at(analysis, analysis, expansion.kernel(y - t[:, None]))[:, :, same]
 
     def sampled(self, boxes: _Pairs, allowed: float, about: FloatArray) -> FloatArray:
         """Bound ``|r|`` less splines on boxes (m,), by a grid and by points on their kinks."""

@@ -201,7 +201,7 @@ class Axis:
         return self.unit.text(value) if self.unit else f"{value:.12g}"
 
     @property
-    def counted(self) -> str:
+    def unit_suffix(self) -> str:
         """Unit of lengths along an axis of times, in parentheses; else nothing."""
         return f" ({self.unit.name.lower()})" if self.unit else ""
 

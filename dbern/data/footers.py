@@ -1,4 +1,4 @@
-"""Footers of Parquet files: their sizes, schemas and keyed tags; statistics stay unread."""
+"""Parquet files: how they are opened; sizes, schemas and tags of their footers, no statistics."""
 
 from __future__ import annotations
 

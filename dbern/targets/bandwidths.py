@@ -62,7 +62,7 @@ def axis_kernels(
             raise SpecError(
                 f"target.{key}: must be from {_NARROWEST:g} to {_WIDEST:g} times the width of its "
                 f"axis. Write one of {_NARROWEST * axis.width:g} to {_WIDEST * axis.width:g} for "
-                f"{axis.name}{axis.counted}"
+                f"{axis.name}{axis.unit_suffix}"
             )
     return tuple(kernel_of(name, width) for width in widths)
 
@@ -81,7 +81,7 @@ def unit_notes(domain: Domain, learner: Learner) -> tuple[str, ...]:
         return ()
     return tuple(
         f"target.bandwidth: {b:g} is {b / axis.width:.0f} times the width of {axis.name}: next to "
-        f"nothing is left of where records are; is it in that axis's unit{axis.counted}?"
+        f"nothing is left of where records are; is it in that axis's unit{axis.unit_suffix}?"
         for b, axis in zip(bandwidth, domain.numeric, strict=False)
         if b > _FLAT_WIDTHS * axis.width
     )

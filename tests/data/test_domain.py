@@ -72,8 +72,8 @@ def test_positions_of_an_axis_never_leave_its_bounds():
 def test_an_axis_is_named_for_people():
     assert Axis("distance", 0.0, 9.0, units="miles").label == "distance (miles)"
     assert Axis("x", 0.0, 9.0).label == "x"
-    assert Axis("when", 0.0, 9.0, TimeUnit.DAYS).counted == " (days)"
-    assert Axis("x", 0.0, 9.0).counted == ""
+    assert Axis("when", 0.0, 9.0, TimeUnit.DAYS).unit_suffix == " (days)"
+    assert Axis("x", 0.0, 9.0).unit_suffix == ""
 
 
 def test_listed_values_span_their_positions():

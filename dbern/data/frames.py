@@ -330,15 +330,8 @@ def _unquoted(what: str) -> Iterator[None]:
         ) from None
 
 
-def table_batches(
-    table: Any, columns: Sequence[Column], only: Column | None = None
-) -> Iterator[dict[str, FloatArray]]:
-    """Stream the columns of a table as 64-bit floats, as `read_batches` does those of a file."""
-    yield from frame_batches(frame_of(table, (*columns, only) if only else columns), only)
-
-
 def frame_batches(frame: Frame, only: Column | None = None) -> Iterator[dict[str, FloatArray]]:
-    """Stream the columns of a frame as 64-bit floats."""
+    """Stream the columns of a frame as 64-bit floats, as `read_batches` does those of a file."""
     with _unquoted("its rows cannot be read"):
         for batch in frame.read():
             for start in range(0, len(batch), BATCH_ROWS):

@@ -253,7 +253,7 @@ def reading_bytes(
     """
     buffer = _REMOTE_BUFFER_BYTES if remote else _BUFFER_BYTES
     number_bytes = (4 if only else 3) * 8 * BATCH_ROWS + buffer + 2 * _PAGE_BYTES
-    wanted = [*columns, *([only] if only else [])]
+    wanted = (*columns, only) if only else tuple(columns)
     texts = sum(map(may_be_text, wanted))
     return number_bytes * len(wanted) + texts * TEXT_COPIES * TEXT_BYTES * BATCH_ROWS
 

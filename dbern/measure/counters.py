@@ -12,7 +12,7 @@ import numpy as np
 
 from dbern.data.domain import Column, RecordSchema
 from dbern.data.footers import UnreadableFileError, footer_tag
-from dbern.data.frames import table_batches
+from dbern.data.frames import frame_batches, frame_of
 from dbern.data.parquet import BATCH_ROWS, read_batches
 from dbern.data.resolution import Multiples
 from dbern.measure.accumulator import Accumulator, StoppedError
@@ -88,7 +88,9 @@ class TableReading:
 
     def __iter__(self) -> Iterator[dict[str, FloatArray]]:
         self.rows = 0
-        for batch in table_batches(self.table, self.counters.columns, self.counters.filter):
+        columns, only = self.counters.columns, self.counters.filter
+        frame = frame_of(self.table, (*columns, only) if only else columns)
+        for batch in frame_batches(frame, only):
             yield batch
             self.rows += len(next(iter(batch.values())))
 

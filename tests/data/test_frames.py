@@ -714,7 +714,8 @@ def test_a_dask_frame_is_counted_where_its_partitions_are(project, processes, ho
     frame = {"lazy": lambda: frame[frame.note != ""], "persisted": frame.persist,
              "shuffled": lambda: frame.shuffle("note").persist()}[how]()  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frames, "table_batches", None)  # of this process, which sees no record
+        # Of this process, which sees no record.
+        patch.setattr("dbern.measure.counters.frame_batches", None)
         dbern.release(project.spec(data=NO_FILES), processes, data=frame)
     assert values_of(project.output) == values_of(twin.output) != {}
     assert (project.remains(), project.spent()) == ([], "epsilon 1, epsilon 0 reserved")

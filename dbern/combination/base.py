@@ -18,9 +18,6 @@ Meaning: TypeAlias = Literal["density", "response", "log-odds", "score", "value"
 Answer: TypeAlias = Literal["value", "decision", "probability"]
 """Question about a point: the function, what decides between classes, or their probabilities."""
 
-# What version 1 of the format says by `target.kind` alone, see FORMAT.md.
-_DENSITIES, _LOGISTIC = ("kernel-density",), ("logistic-regression",)
-
 
 @dataclass(frozen=True)
 class ReleasedShapes:
@@ -138,11 +135,11 @@ class Combination(ABC):
 
     def meaning(self, target: Mapping[str, Any]) -> Meaning:
         """Return what the values mean, by how they are made and what the store says of `target`."""
-        if target["kind"] in _DENSITIES:
+        if target["kind"] == "kernel-density":
             return "density"
         if not self.classes:
             return "value"
-        logistic = target["kind"] in _LOGISTIC or target.get("loss") == "logistic"
+        logistic = target["kind"] == "logistic-regression" or target.get("loss") == "logistic"
         return "log-odds" if logistic and not self.multi_output else "score"
 
     def columns_of(self, answer: Answer) -> list[str]:

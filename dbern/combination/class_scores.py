@@ -33,16 +33,16 @@ def share_of(fractions: FloatArray, dimensions: int) -> FloatArray:
     return np.asarray(np.clip(fractions, 0.0, 1.0).reshape(-1, *[1] * (dimensions - 1)))
 
 
-def over(numbers: FloatArray, fraction: FloatArray) -> FloatArray:
+def divide_by_share(numbers: FloatArray, share: FloatArray) -> FloatArray:
     """Return quotients by a share; zero where that is not positive."""
-    return np.asarray(numbers / np.where(fraction > 0, fraction, np.inf))
+    return np.asarray(numbers / np.where(share > 0, share, np.inf))
 
 
 def _listed_scores(
     cells: FloatArray, class_fractions: FloatArray, listed: FloatArray
 ) -> FloatArray:
     """``prod_b c_b / p``, quotients cut to [0, 1]: the categories' factor of a score."""
-    likelihoods = np.clip(over(cells, share_of(class_fractions, 2)), 0.0, 1.0)
+    likelihoods = np.clip(divide_by_share(cells, share_of(class_fractions, 2)), 0.0, 1.0)
     taken = np.where(listed[..., None, :] > 0, likelihoods, 1.0)
     return np.asarray(np.moveaxis(taken.prod(axis=-1), -1, 0))
 
@@ -180,7 +180,7 @@ def _kernel_scores(
     class_fraction = share_of(class_fractions, sums.ndim - 1)
     scores = np.broadcast_to(class_fraction, sums.shape[1:])
     for axis_sums, peak, floor in zip(sums, peaks, floors, strict=True):
-        scores = scores * np.clip(over(axis_sums, class_fraction), floor, peak)
+        scores = scores * np.clip(divide_by_share(axis_sums, class_fraction), floor, peak)
     return np.asarray(np.where(class_fraction > 0, scores, 0.0))
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from dbern.combination.base import ReleasedShapes
-from dbern.combination.class_scores import ClassScores, over, share_of
+from dbern.combination.class_scores import ClassScores, divide_by_share, share_of
 from dbern.types import FloatArray
 
 _LEAST_FLOOR = 1e-100  # of what is divided by, squared
@@ -122,7 +122,7 @@ def _mean_and_variance(
 ) -> tuple[FloatArray, FloatArray]:
     """Each class's mean and variance on one axis, at least its floor, unless it may be `lost`."""
     first, second = (
-        over(moments[:, 1 + axis + skip].reshape(class_fraction.shape), class_fraction)
+        divide_by_share(moments[:, 1 + axis + skip].reshape(class_fraction.shape), class_fraction)
         for skip in (0, axes)
     )
     mean = np.clip(first, -0.5, 0.5)

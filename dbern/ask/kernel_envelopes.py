@@ -24,7 +24,7 @@ from dbern.ask.splines import (
     grid_fit,
     support_maxima,
 )
-from dbern.bernstein.blocks import on_axes
+from dbern.bernstein.blocks import apply_to_axes
 from dbern.bernstein.kernels import Kernel
 from dbern.bernstein.splines import bin_products
 from dbern.types import BoolArray, FloatArray
@@ -211,7 +211,7 @@ def _difference_variance(
         for a, left in terms
         for b, right in terms
     )
-    image = sum((a * on_axes(measure.bins, forms) for a, forms in terms), np.zeros(()))
+    image = sum((a * apply_to_axes(measure.bins, forms) for a, forms in terms), np.zeros(()))
     variance = measure.deviation**2
     image_squared = max(0.0, float(np.square(image).sum()) - variance * size)
     return 2 * variance**2 * max(0.0, size) + 4 * variance * image_squared
@@ -230,9 +230,9 @@ def _cross_validation(measure: NoisyMeasure, kernels: Sequence[Kernel], rows: fl
     pairs = [_wide_sums(*axis) for axis in zip(measure.splines, kernels, strict=True)]
     sums = [sums_of_axis for _, sums_of_axis in pairs]
     forms_of_axes = [_forms(wide, kernel) for (wide, _), kernel in zip(pairs, kernels, strict=True)]
-    bins = on_axes(measure.bins, sums)
+    bins = apply_to_axes(measure.bins, sums)
     norm, cross = (
-        float((bins * on_axes(bins, forms)).sum()) - _noise_mean(measure, sums, forms)
+        float((bins * apply_to_axes(bins, forms)).sum()) - _noise_mean(measure, sums, forms)
         for forms in zip(*forms_of_axes, strict=True)
     )
     peaks = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())

@@ -27,7 +27,7 @@ from dbern.ask.splines import (
     support_maxima,
 )
 from dbern.bernstein.kernels import Kernel
-from dbern.bernstein.splines import bin_products, local_weights, solved_in_blocks
+from dbern.bernstein.splines import bin_products, local_weights, solve_in_blocks
 from dbern.types import BoolArray, FloatArray, Int64Array
 
 _SUBDIVISION = 8  # small cells in a cell, along each axis
@@ -123,7 +123,7 @@ def _smoothed(values: NDArray[Any], splines: AxisSplines) -> FloatArray:
     local = _local_values(splines.degree).T
     weights = np.stack([np.convolve(column, bump / bump.sum()) for column in local], axis=1)
     around = np.pad(values, [(_REACH, _REACH), (0, 0)], mode="edge")
-    return solved_in_blocks(_square(splines), _summed(around, weights, splines.cells))
+    return solve_in_blocks(_square(splines), _summed(around, weights, splines.cells))
 
 
 def _local_values(degree: int) -> FloatArray:

@@ -55,13 +55,13 @@ def blocks_of(values: FloatArray | Blocks) -> Blocks:
     return ArrayBlocks(values.shape, max(1, len(values)), values)
 
 
-def on_axes(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+def apply_to_axes(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
     """Apply one matrix (m, n) to each axis, the first one last: for blocks of few layers."""
     first, *others = matrices
-    return np.tensordot(first, on_others(values, others), axes=(1, 0))
+    return np.tensordot(first, apply_to_others(values, others), axes=(1, 0))
 
 
-def on_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
+def apply_to_others(values: FloatArray, matrices: Sequence[FloatArray]) -> FloatArray:
     """Apply one matrix (m, n) to each axis but the first."""
     for matrix in matrices:  # each moves the second axis to the end
         values = np.tensordot(values, matrix, axes=(1, 1))

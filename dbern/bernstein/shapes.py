@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.blocks import on_axes
+from dbern.bernstein.blocks import apply_to_axes
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD
 from dbern.types import FloatArray
@@ -46,7 +46,7 @@ def value_range(bernstein: FloatArray, *, linear: bool = False) -> tuple[float, 
             break
     else:
         return low, high
-    values = on_axes(bernstein, _bases(nodes, bernstein.shape))
+    values = apply_to_axes(bernstein, _bases(nodes, bernstein.shape))
     middle = float(values.max() + values.min()) / 2
     half = OUTWARD * math.prod(factors) * float(values.max() - values.min()) / 2
     return max(low, middle - half), min(high, middle + half)
@@ -74,10 +74,10 @@ def positive_mean(bernstein: FloatArray, *, linear: bool = False) -> tuple[float
     rows = max(1, _MOST_VALUES // math.prod(map(len, nodes[1:])))
     for first in range(0, len(nodes[0]), rows):  # layers of nodes, so that memory stays bounded
         layers = slice(first, first + rows)
-        values = on_axes(bernstein, [bases[0][layers], *bases[1:]])
+        values = apply_to_axes(bernstein, [bases[0][layers], *bases[1:]])
         maps = [averages[0][:, layers], *averages[1:]]
-        means += on_axes(values, maps)
-        squares += on_axes(values**2, maps)
+        means += apply_to_axes(values, maps)
+        squares += apply_to_axes(values**2, maps)
     gaps = np.sqrt(np.maximum(squares, means**2)) - np.abs(means)
     return float(np.maximum(means, 0.0).mean()), OUTWARD * float(gaps.mean()) / 2
 

@@ -70,7 +70,7 @@ def bin_products(
     return bin_sums, value_sums
 
 
-def solved_in_blocks(matrix: FloatArray, right: FloatArray) -> FloatArray:
+def solve_in_blocks(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """Solve equations of bins (n, n) for right sides (n, m), some bins at a time.
 
     `matrix` is positive definite and couples no bins that are more than 64 apart, as `bin_products`

@@ -30,7 +30,7 @@ from dbern.bernstein.basis import (
 )
 from dbern.bernstein.chebyshev import enclosing_nodes
 from dbern.bernstein.kernels import OUTWARD, Kernel
-from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solved_in_blocks
+from dbern.bernstein.splines import bin_matrix, bin_products, local_weights, solve_in_blocks
 from dbern.reconstruct.axis_maps import AxisMap, Limits, StoredArray
 from dbern.reconstruct.base import AxisStrategy, Lattice, SensitivityBound
 from dbern.reconstruct.two_scales import MOST_NARROW, TwoScales
@@ -288,7 +288,7 @@ def bin_fit(
         gram, right = gram + products[0], right + products[1]
     gram[np.diag_indices(len(gram))] += _DAMPING * np.trace(gram) / len(gram)
     if len(gram) > MANY:
-        return solved_in_blocks(gram, right).T
+        return solve_in_blocks(gram, right).T
     equations = zip(by_parity(gram), parities(right), strict=True)
     fitted: list[Any] = [np.linalg.solve(*pair) for pair in equations]
     return of_parities(*fitted).T

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from dbern.bernstein.basis import bernstein_basis
-from dbern.bernstein.blocks import Blocks, on_others
+from dbern.bernstein.blocks import Blocks, apply_to_others
 from dbern.bernstein.pieces import Pieces, resample
 from dbern.data.domain import Domain
 from dbern.types import FloatArray, Int64Array
@@ -363,7 +363,7 @@ class LazyPolynomial:
         values = np.zeros([len(axis) for axis in axes])
         rows = max(1, _ADDED_VALUES // max(1, values[:1].size))
         for shard, layers, indices in self._needed_shards(first):
-            shard = on_others(shard, rest)
+            shard = apply_to_others(shard, rest)
             for start in range(0, len(indices), rows):  # else two more such grids in memory
                 batch = slice(start, start + rows)
                 values[indices[batch]] += np.tensordot(layers[batch], shard, axes=(1, 0))

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.basis import INTERPOLATED
-from dbern.bernstein.blocks import Blocks, blocks_of, on_axes, on_others
+from dbern.bernstein.blocks import Blocks, apply_to_axes, apply_to_others, blocks_of
 from dbern.bernstein.kernels import OUTWARD
 from dbern.certify.mean_square import gauss_values, trace
 from dbern.certify.noise import Enclosure, enclose
@@ -130,7 +130,7 @@ def _squared_distances(
         values = [np.zeros(shape) for _ in maps]
         for layers, block in blocks:
             for total, (first, *rest) in zip(values, maps, strict=True):
-                total += on_axes(block, [first[:, layers], *rest])
+                total += apply_to_axes(block, [first[:, layers], *rest])
         distances += [
             float(np.square(candidate_values - values[0]).sum()) for candidate_values in values[1:]
         ]
@@ -173,7 +173,7 @@ def shrink_within(
         if count * first.shape[1] <= min(_ENCLOSING, _CHANGES * len(first)):
             break
     step, distance = target - values, 0.0
-    lines = on_others(step, rest).reshape(len(step), -1)
+    lines = apply_to_others(step, rest).reshape(len(step), -1)
     for rows in np.array_split(first, math.ceil(count / _CHANGES)):
         changes = rows @ lines
         distance = max(distance, float(changes.max()), -float(changes.min()))

@@ -24,7 +24,7 @@ from dbern.bernstein.basis import (
     parities,
 )
 from dbern.bernstein.chebyshev import enclosing_nodes
-from dbern.bernstein.splines import bin_products, solved_in_blocks
+from dbern.bernstein.splines import bin_products, solve_in_blocks
 from dbern.reconstruct.series import Series, lebesgue_constant
 
 POINTS = [Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 64), Fraction(45, 128)]
@@ -195,6 +195,6 @@ def test_bins_are_solved_for_in_blocks(cells, degree):
     t = (np.arange(6 * cells) + 0.5) / (6 * cells)
     values = np.stack([np.cos(9 * t), t**3, np.ones(len(t))])
     matrix, right = bin_products(t, np.ones(len(t)), values, cells, degree)
-    found = solved_in_blocks(matrix, right)
+    found = solve_in_blocks(matrix, right)
     np.testing.assert_allclose(matrix @ found, right, atol=1e-10 * np.abs(right).max())
     np.testing.assert_allclose(found[:, 2], 1.0, atol=1e-7)  # they sum to one

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dbern.bernstein.basis import by_parity, parities, with_mirrored
-from dbern.bernstein.blocks import ArrayBlocks, on_axes, on_others
+from dbern.bernstein.blocks import ArrayBlocks, apply_to_axes, apply_to_others
 from dbern.bernstein.chebyshev import chebyshev
 from dbern.bernstein.oblique import Oblique, decorrelate
 from dbern.bernstein.splines import bin_products, local_weights
@@ -25,11 +25,11 @@ EXACT = {
         [[1.0, 2.0], [3.0, 4.0], [2.0, 1.0]],
     ),
     "matrices apply to their axes": (
-        lambda: on_axes(FLAT, [np.array([[1.0], [10.0]]), np.array([[1.0, 1.0]])]),
+        lambda: apply_to_axes(FLAT, [np.array([[1.0], [10.0]]), np.array([[1.0, 1.0]])]),
         [[3.0], [30.0]],
     ),
     "or to the others": (
-        lambda: on_others(FLAT, [np.array([[1.0, 1.0], [1.0, -1.0]])]), [[3.0, -1.0]],
+        lambda: apply_to_others(FLAT, [np.array([[1.0, 1.0], [1.0, -1.0]])]), [[3.0, -1.0]],
     ),
     "blocks are read in order": (
         lambda: [(layers.start, layers.stop, part.tolist())

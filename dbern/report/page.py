@@ -6,7 +6,7 @@ Where a text of the page is written:
 
 - headings, labels of tables, fixed sentences: ``templates/synopsis.html``
 - buttons, fields and answers of the live part: ``templates/live.html``, ``templates/live.js``
-- captions (shown without scripts, and printed), alternative texts, what parts of an error mean: here
+- captions (of readers without scripts), alternative texts, what parts of an error mean: here
 - names of axes and values: `pictures`
 - title of the function: `dbern.ask.labels`; texts below the pointer: `figures`
 - sentences of the guarantee: `wording`; of errors: `dbern.certify.error_summary`

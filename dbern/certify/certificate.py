@@ -173,6 +173,8 @@ def combine_certificates(
     noise = min(total, combination.error([certificate.noise for certificate in certificates]))
     rounding = combination.error([certificate.rounding for certificate in certificates])
     rounding = min(total - noise, rounding)
-    if (first.total, first.noise, first.rounding) == (total, noise, rounding):
-        return first
-    return replace(first, approximation=total - noise - rounding, rounding=rounding, noise=noise)
+    alike = (first.total, first.noise, first.rounding) == (total, noise, rounding)
+    approximation = first.approximation if alike else total - noise - rounding
+    # A new one: what shaping added to the first is of that array alone.
+    bound = first.lower_bound, first.lower_bound_kind
+    return Certificate(approximation, rounding, noise, first.beta, *bound)

@@ -26,15 +26,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from dbern.bernstein.kernels import OUTWARD, Kernel
 from dbern.bernstein.splines import local_weights
 from dbern.certify.bin_errors import FLOATS, ROWS, distances, on_cells
 from dbern.reconstruct.bins import AxisBins
-from dbern.types import FloatArray, Int64Array
+from dbern.types import BoolArray, FloatArray, Int64Array
 
 _NEAR = 1e-4  # of the peak: where K and its release are smaller, they are bounded by their sizes
 _PARTS = 16  # of half a cell of the bins
+_FEW_PARTS = 4  # of those without a kink
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,39 +124,62 @@ class InterpolatedErrors:
     def _missed_at_nodes(self, nodes: Int64Array, about: FloatArray, some: slice) -> FloatArray:
         """Bound by how much the largest ``|r_v|`` of some nodes exceeds splines, on some cells.
 
-        (rows, cells, 2).
+        (rows, cells, 2). Where a slope jumps, cells without a kink are looked at in few parts.
         """
-        bins, last = self.bins, some.stop + self.bins.degree
-        offsets = np.linspace(-1.0, 1.0, 2 * _PARTS + 1)
-        weights = np.stack(local_weights(offsets, bins.degree))
-        columns = np.arange(some.start, some.stop)
-        t = (columns[:, None] + (1 + offsets) / 2) / bins.cells
-        less = _splines(about[:, some.start : last], weights)
-        width = 1 / (2 * bins.cells * _PARTS)
-        edges = t[:, ::_PARTS]
+        order, columns = self.bins.degree + 1, np.arange(some.start, some.stop)
+        last, wide = some.stop + self.bins.degree, self.kernel.jumps
+        less = sliding_window_view(about[:, some.start : last], order, axis=1)
         excess = np.full((len(nodes), len(columns), 2), -np.inf)
-        bent = self._bends(about[:, some.start : last])
         for node in nodes.T:
-            y, matrix = node[:, None, None] / self.k, bins.synthesis[node, some.start : last]
-            missed = np.abs(self.kernel(y - t) - _splines(matrix, weights)) - less
-            middle = missed[:, :, : _PARTS + 1].max(axis=2), missed[:, :, _PARTS:].max(axis=2)
-            nearest, farthest = distances(y, y, edges[:, :-1], edges[:, 1:])
-            between = self._missed_by_lines(nearest, farthest, width)
-            between += ((bent + self._bends(matrix)) * width**2 / 8)[:, :, None]
-            excess = np.maximum(excess, np.stack(middle, axis=2) + between)
+            y = node[:, None] / self.k
+            matrix = sliding_window_view(
+                self.bins.synthesis[node, some.start : last], order, axis=1
+            )
+            at_node = self._missed_at(y, columns, matrix, less, _FEW_PARTS if wide else _PARTS)
+            if wide:
+                kinked = self._with_kinks(y, columns)
+                row, cell = np.nonzero(kinked)
+                at_node[kinked] = self._missed_at(
+                    y[row, 0], columns[cell], matrix[kinked], less[kinked], _PARTS
+                )
+            excess = np.maximum(excess, at_node)
         return excess
 
+    def _missed_at(
+        self, y: FloatArray, column: Int64Array, matrix: FloatArray, less: FloatArray, parts: int
+    ) -> FloatArray:
+        """Bound by how much ``|r|`` at nodes y exceeds splines on halves of cells, (.., 2).
+
+        By places on so many parts of each half; coefficients (.., degree + 1) of a cell's splines.
+        """
+        offsets = np.linspace(-1.0, 1.0, 2 * parts + 1)
+        weights = np.stack(local_weights(offsets, self.bins.degree))
+        y = y[..., None]
+        t = (column[..., None] + (1 + offsets) / 2) / self.bins.cells
+        missed = np.abs(self.kernel(y - t) - _splines(matrix, weights)) - _splines(less, weights)
+        middle = missed[..., : parts + 1].max(axis=-1), missed[..., parts:].max(axis=-1)
+        edges = t[..., ::parts]
+        nearest, farthest = distances(y, y, edges[..., :-1], edges[..., 1:])
+        width = 1 / (2 * self.bins.cells * parts)
+        between = self._missed_by_lines(nearest, farthest, width)
+        between += ((self._bends(less) + self._bends(matrix)) * width**2 / 8)[..., None]
+        return np.asarray(np.stack(middle, axis=-1) + between)
+
+    def _with_kinks(self, y: FloatArray, column: Int64Array) -> BoolArray:
+        """Return in which cells there may be a kink seen from y."""
+        cells = column / self.bins.cells, (column + 1) / self.bins.cells
+        nearest, farthest = distances(y, y, *cells)
+        kinks = [(nearest <= kink) & (kink <= farthest) for kink in self.kernel.kinks]
+        return np.asarray(np.any(kinks, axis=0))
+
     def _bends(self, coefficients: FloatArray) -> FloatArray:
-        """Bound the second derivative of splines (rows, bins) on each cell."""
-        degree = self.bins.degree
-        if degree < 2:
-            return np.zeros((len(coefficients), coefficients.shape[1] - degree))
-        second = np.abs(np.diff(coefficients, n=2, axis=1)) * self.bins.cells**2
-        return OUTWARD * on_cells(np.maximum, second, degree - 2)
+        """Bound splines' second derivatives by the coefficients on a cell, (.., degree + 1)."""
+        if self.bins.degree < 2:
+            return np.zeros(coefficients.shape[:-1])
+        second = np.abs(np.diff(coefficients, n=2, axis=-1)) * self.bins.cells**2
+        return np.asarray(OUTWARD * second.max(axis=-1))
 
 
 def _splines(coefficients: FloatArray, weights: FloatArray) -> FloatArray:
-    """Values (rows, cells, q) of splines (rows, bins) at q places of each cell."""
-    cells = coefficients.shape[1] - len(weights) + 1
-    parts = (coefficients[:, r : r + cells, None] * row for r, row in enumerate(weights))
-    return np.asarray(sum(parts))
+    """Values (.., q) of splines at q places of a cell, by their coefficients there."""
+    return np.asarray(sum(coefficients[..., r, None] * row for r, row in enumerate(weights)))

@@ -26,6 +26,9 @@ BIN_RESOLUTIONS = {  # cells a deviation, by degree
     5: (1.25, 1.5, 2.0),
     7: (1.25, 1.5, 1.75, 2.0, 2.5),
 }
+_RESOLUTIONS_OF_JUMPS = (5.5, 8.0, 11.0, 16.0, 23.0, 32.0)
+"""Of degree 2 besides, where a slope jumps: what bins miss falls no faster than their width."""
+_MOST_CELLS_OF_JUMPS = 400  # of those; three of the places, at least, that bins are fitted to
 _RESOLUTIONS_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, 5 to 216
 _MAX_BINS_OF_RECORD = 512  # more of them is slower than a release should be
 _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
@@ -66,6 +69,13 @@ def bin_grids(search: Search) -> list[BinGrid]:
         resolutions = usual + (FINER.get(degree, ()) if search.questions else ())
         if len(kernels) == FEW_AXES:
             resolutions += _RESOLUTIONS_OF_THREE_AXES.get(degree, ())
+        if search.jumps and degree == 2:
+            narrowest = min(kernel.deviation for kernel in kernels)
+            resolutions += tuple(
+                resolution
+                for resolution in _RESOLUTIONS_OF_JUMPS
+                if resolution <= _MOST_CELLS_OF_JUMPS * narrowest
+            )
         if degree == 2 or (degree + 1) ** len(kernels) <= _MAX_BINS_OF_RECORD:
             for resolution in reversed(resolutions):  # of those with the same cells the coarsest
                 grid = BinGrid(degree, resolution, tuple(_cells(kernels, resolution)))

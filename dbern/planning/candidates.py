@@ -110,9 +110,14 @@ def _function_of_bins(
 
 
 def _unresolved(search: Search) -> bool:
-    """Return whether no polynomial is fine enough for a kernel, where k and the order are open."""
+    """Return whether no polynomial is fine enough for a kernel, where k and the order are open.
+
+    Where a slope jumps none is: narrow bins miss less of the kink than the polynomial rounds off.
+    """
     if search.k or search.h or search.many_axes:
         return False
+    if search.jumps:
+        return True
     steps, largest = FINE_RESOLUTIONS[-1], LARGEST_K
     if search.kinked:
         steps, largest = _KINKED_RESOLUTIONS[0], _LARGEST_KINKED_K

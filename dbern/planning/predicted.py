@@ -41,6 +41,7 @@ CLUSTERS = 1000
 """Equal point masses at uniform points, at most: the rough part of a typical database."""
 _SMOOTH_SCALE = 0.2
 """The smooth part of a typical density varies by its mean over this fraction of an axis."""
+_UNEVEN_POINTS, _GOLDEN = 60, (math.sqrt(5) - 1) / 2
 _MIN_POSITIONS, _MAX_POSITIONS, _POSITIONS_A_BANDWIDTH = 400, 1 << 14, 8
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""
@@ -211,17 +212,34 @@ def worst_error(kernels: Sequence[Kernel], strategy: Strategy, h: tuple[int, ...
 
 @lru_cache(maxsize=1024)
 def _axis_worst(kernel: Kernel, k: int, h: int, axis: AxisMap | None) -> tuple[float, float]:
-    bumps, t, half = _points(kernel)
-    errors = bumps - released_translates(kernel, _rows(k, h, len(t))[half], axis, t)
+    bumps, _, t = _points(kernel)
+    errors = bumps - released_translates(kernel, _rows_at_points(kernel, k, h), axis, t)
     return float(bumps.max()), float(np.abs(errors).max())
 
 
 @lru_cache(maxsize=8)
-def _points(kernel: Kernel) -> tuple[FloatArray, FloatArray, slice]:
-    """Bumps at half of the points y, (y, t), and the points."""
+def _points(kernel: Kernel) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bumps (y, t) at points y, those points, and positions t.
+
+    Points are those of the first half: what errs is symmetric under (y, t) -> (1 - y, 1 - t). Where
+    a slope jumps, bins err within a cell of it, and hardly where it is at one of their nodes: so
+    points are spread unevenly, whatever the number of cells, and kinks are seen at each from some
+    of the positions.
+    """
     t = np.linspace(0, 1, min(161, max(33, math.ceil(4 / kernel.bandwidth))))
-    half = slice(len(t) // 2 + 1)  # symmetric under (y, t) -> (1 - y, 1 - t)
-    return kernel(t[half, None] - t), t, half
+    y = t[: len(t) // 2 + 1]
+    if kernel.jumps:
+        index = np.arange(_UNEVEN_POINTS)
+        y = np.append(0.0, (index + index * _GOLDEN % 1) / (2 * _UNEVEN_POINTS))
+        at_kinks = [y + side * kink for kink in (0.0, *kernel.kinks) for side in (-1, 1)]
+        t = np.unique(np.clip(np.concatenate([t, *at_kinks]), 0.0, 1.0))
+    return kernel(y[:, None] - t), y, t
+
+
+@lru_cache(maxsize=32)
+def _rows_at_points(kernel: Kernel, k: int, h: int) -> FloatArray:
+    _, y, t = _points(kernel)
+    return iterated_basis(y, k, h) if kernel.jumps else _rows(k, h, len(t))[: len(y)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +258,7 @@ class Fit:
 @lru_cache(maxsize=256)
 def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
     """Fit bins to a lattice's polynomials at some points alone; k = 0: to the kernel itself."""
-    bumps, t, _ = _points(kernel)
+    bumps, _, t = _points(kernel)
     rows = bin_fit(bump_blocks(kernel), partial(_fitted, kernel, k, h), cells, degree)
     half = _NOISE_POINTS // 2 + 1
     fitted = rows[half:] @ bin_matrix(t, cells, degree).T
@@ -250,11 +268,11 @@ def fit(kernel: Kernel, k: int, h: int, cells: int, degree: int) -> Fit:
 @lru_cache(maxsize=16)
 def _fitted(kernel: Kernel, k: int, h: int, block: MirroredBlock) -> FloatArray:
     """Targets of the fit of bins, at the points of `half_rows` and at `_points`."""
-    _, t, half = _points(kernel)
+    _, points, _ = _points(kernel)
     if k == 0:
         y = (1 - np.cos(np.linspace(0, np.pi / 2, _NOISE_POINTS // 2 + 1))) / 2
-        return kernel(np.concatenate([y, t[half]])[:, None] - block.t)
-    rows = half_rows(k, h, None), _rows(k, h, len(t))[half]
+        return kernel(np.concatenate([y, points])[:, None] - block.t)
+    rows = half_rows(k, h, None), _rows_at_points(kernel, k, h)
     return np.asarray(np.vstack(rows) @ lattice_bumps(kernel, k, h, block))
 
 

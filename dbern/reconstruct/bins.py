@@ -40,6 +40,7 @@ _FEWEST_NODES, _MOST_NODES = 1200, 3 << 14  # of the mean squares that bins are 
 _NODES_TO_FIT = 16  # a bandwidth, of those
 _NODES_TOGETHER = 1 << 11  # of the first half, and as many of the other: 32 MiB where k is 1000
 _AT_ENDS = 0.5  # of a cell: the weight of the place at either end
+_AT_VERY_ENDS = 2.0  # the same of the ends themselves
 _NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
@@ -249,12 +250,14 @@ def axis_bins(
 class MirroredBlock:
     """Middles of some of `count` equal parts of the unit interval, with those mirrored to them.
 
-    They are the parts of the first half from `first` to the one before `last`.
+    They are the parts of the first half from `first` to the one before `last`. With `ends` the
+    first and the last place are the ends of the interval, in place of middles beside them.
     """
 
     count: int
     first: int
     last: int
+    ends: bool = False
 
     @property
     def index(self) -> Int64Array:
@@ -266,12 +269,15 @@ class MirroredBlock:
     @property
     def t(self) -> FloatArray:
         """Positions in the unit interval."""
-        return np.asarray((self.index + 0.5) / self.count)
+        t = np.asarray((self.index + 0.5) / self.count)
+        if self.ends:
+            t[self.index == 0], t[self.index == self.count - 1] = 0.0, 1.0
+        return t
 
     def shares(self, cells: int) -> FloatArray:
         """Weights of the places in mean squares of bins: the two at the ends have more."""
         shares = np.ones(self.count)
-        shares[[0, -1]] += _AT_ENDS * self.count / cells
+        shares[[0, -1]] += (_AT_VERY_ENDS if self.ends else _AT_ENDS) * self.count / cells
         return shares[self.index]
 
 
@@ -295,12 +301,19 @@ def bin_fit(
 
 
 def bump_blocks(kernel: Kernel) -> list[MirroredBlock]:
-    """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks."""
+    """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks.
+
+    Where a slope jumps, the ends are among them: how values that are clamped there are met is not
+    told by a place beside.
+    """
     fine = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
     count = min(fine, _MOST_NODES)
     half = (count + 1) // 2
     starts = range(0, half, _NODES_TOGETHER)
-    return [MirroredBlock(count, first, min(first + _NODES_TOGETHER, half)) for first in starts]
+    return [
+        MirroredBlock(count, first, min(first + _NODES_TOGETHER, half), kernel.jumps)
+        for first in starts
+    ]
 
 
 @lru_cache(maxsize=4)

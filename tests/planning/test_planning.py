@@ -19,6 +19,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import dbern.data.parquet
 from dbern.bernstein.basis import INTERPOLATED, iterated_basis
+from dbern.bernstein.kernels import kernel_of
+from dbern.bernstein.splines import bin_matrix
 from dbern.certify.error_summary import ErrorSummary, printed_sum
 from dbern.certify.noise import noise_sups
 from dbern.data.footers import Footer
@@ -34,11 +36,13 @@ from dbern.planning.candidates import (
 from dbern.planning.choice import _best_of, _candidates_of, best_candidate, make_search
 from dbern.planning.cost import task_rows
 from dbern.planning.planner import plan, plan_files
+from dbern.planning.predicted import fit
 from dbern.planning.release_plan import ReleasePlan
 from dbern.planning.resolved import ResolvedSpec
 from dbern.planning.spec import ReleaseSpec
 from dbern.planning.target_error import smallest_epsilon
 from dbern.privacy.families import errors_of, family_of
+from dbern.reconstruct.bins import axis_bins
 from dbern.system import one_thread
 
 RISK = {"kind": "kernel-erm", "loss": "logistic"}
@@ -288,6 +292,29 @@ def test_functions_of_narrow_kernels_are_lines_where_k_and_h_are_open(axes, kern
     assert set(polynomials.h) == {48}
     assert lines.certificate.total < 0.7 * polynomials.certificate.total
     assert lines.outlook.expected < 0.7 * polynomials.outlook.expected
+
+
+@pytest.mark.parametrize("kernel", ["laplace", "triangle", "epanechnikov"])
+def test_bins_are_fine_where_a_slope_jumps_and_rows_are_many(kernel):
+    """What is missed of typical data adds at most half to the noise."""
+    spec = spec_of(**wide([1.0], kernel, 200_000), budget={"epsilon": "0.1"})
+    search = make_search(spec.components[0], ResolvedSpec.of(spec, 200_000))
+    best = best_candidate(["binned"], search)
+    assert best.h == (INTERPOLATED,)
+    assert best.expected < 1.5 * best.noise
+
+
+@pytest.mark.parametrize("name", ["laplace", "triangle", "epanechnikov"])
+@pytest.mark.parametrize(("cells", "degree"), [(39, 1), (39, 2), (78, 1), (117, 2), (320, 2)])
+def test_the_worst_database_is_predicted_whatever_the_number_of_cells(name, cells, degree):
+    """Also where nodes of the bins are as far apart as the places that are tried, or half."""
+    kernel = kernel_of(name, 0.1)
+    bins = axis_bins(kernel, 2000, cells, degree, INTERPOLATED)
+    t = np.linspace(0, 1, 16 * cells + 1)
+    missed = kernel(np.arange(1001)[:, None] / 2000 - t)
+    missed -= bins.synthesis[:1001] @ bin_matrix(t, cells, degree).T
+    worst = np.abs(missed).max()
+    assert 0.8 * worst <= fit(kernel, 0, 0, cells, degree).error <= 1.1 * worst
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dbern.bernstein.basis import bernstein_basis, iterated_basis, iterated_matrix
+from dbern.bernstein.basis import INTERPOLATED, bernstein_basis, iterated_basis, iterated_matrix
 from dbern.bernstein.kernels import Gaussian, kernel_of
 from dbern.bernstein.splines import _cell_of, bin_matrix, local_weights
 from dbern.certify.bias_envelopes import largest_errors
@@ -114,6 +114,16 @@ def test_records_at_the_ends_are_met_better_than_others(degree, cells):
     made = bernstein_basis(y, k) @ iterated_matrix(k, h) @ bins.synthesis
     missed = np.abs(kernel(y[:, None] - t) - made @ bin_matrix(t, cells, degree).T).max(axis=0)
     assert max(missed[0], missed[-1]) < 0.6 * missed[100:301].max()
+
+
+@pytest.mark.parametrize("name", ["laplace", "triangle", "epanechnikov"])
+def test_records_at_the_ends_are_met_ten_times_better_where_a_slope_jumps(name):
+    """Narrow bins that are fitted beside an end, not at it, miss what is clamped there by most."""
+    kernel, k, cells = kernel_of(name, 0.03), 2000, 320
+    made = axis_bins(kernel, k, cells, 2, INTERPOLATED).synthesis
+    y, t = np.arange(k + 1) / k, np.linspace(0, 1, 2001)
+    missed = np.abs(kernel(y[:, None] - t) - made @ bin_matrix(t, cells, 2).T).max(axis=0)
+    assert max(missed[0], missed[-1]) < 0.1 * missed[500:1501].max()
 
 
 @pytest.mark.parametrize(("bandwidth", "k"), [(0.1, 40), (0.06, 80)])

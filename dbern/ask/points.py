@@ -43,6 +43,8 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     which all points are given, the last coordinate changing fastest. Raises SpecError for anything
     else; it does not quote a value.
     """
+    if type(points) is np.ndarray and points.dtype.kind in "biuf" and not domain.categorical:
+        return _shaped(np.asarray(points, dtype=np.float64), domain)
     grid = _columns_of_grid(points, domain)
     if grid is not None:
         return _mesh(grid, domain)
@@ -60,6 +62,10 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     else:
         units = {axis.unit for axis in domain.axes}
         array = as_numbers(points, units.pop() if len(units) == 1 else None, domain)
+    return _shaped(array, domain)
+
+
+def _shaped(array: FloatArray, domain: Domain) -> FloatArray:
     check_shape(array.shape, domain)
     return array.reshape(len(array), domain.dimensions)
 

@@ -53,20 +53,20 @@ def bernstein_basis(y: FloatArray, k: int) -> FloatArray:
         raise ValueError(f"degree {k} is not from 1 to {MOST_K}")
     y = np.asarray(y, dtype=np.float64)
     far = y > 0.5
-    near = np.where(far, 1.0 - y, y)  # exact: b_{v,k}(y) = b_{k-v,k}(1-y)
-    odds = near / (1.0 - near)
-    first = np.power(1.0 - near, k)
+    near = np.minimum(y, 1.0 - y)  # exact: b_{v,k}(y) = b_{k-v,k}(1-y)
+    rest = 1.0 - near
+    odds = near / rest
     if len(y) <= _FEW_POINTS:  # the same products in the same order, at once
         factors = np.empty((2 * k + 1, len(y)))
-        factors[0], factors[1::2] = first, odds
-        factors[2::2] = _ratios(k)
-        basis = np.ascontiguousarray(np.multiply.accumulate(factors, axis=0)[::2])
-    else:
-        basis = np.empty((k + 1, len(y)))
-        basis[0] = first
-        for v in range(k):
-            np.multiply(basis[v], odds, out=basis[v + 1])
-            basis[v + 1] *= (k - v) / (v + 1)
+        np.power(rest, k, out=factors[0])
+        factors[1::2], factors[2::2] = odds, _ratios(k)
+        products = np.multiply.accumulate(factors, axis=0)[::2]
+        return np.where(far, products[::-1], products).T
+    basis = np.empty((k + 1, len(y)))
+    np.power(rest, k, out=basis[0])
+    for v in range(k):
+        np.multiply(basis[v], odds, out=basis[v + 1])
+        basis[v + 1] *= (k - v) / (v + 1)
     basis[:, far] = basis[::-1, far]
     return basis.T
 

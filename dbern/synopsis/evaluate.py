@@ -60,10 +60,11 @@ class Polynomial:
         large = total >= _least_resampled(self.bernstein.shape)
         pieces = self._pieces() if large else None
         if pieces is None:
-            values = np.full(len(points), np.nan)
             inside = self._domain.inside(points)
-            positions = np.clip(self._domain.to_unit(points[inside]), 0.0, 1.0)
-            values[inside] = evaluate(self.bernstein, positions)
+            if inside.all():  # as a point alone most often is
+                return self._at(points)
+            values = np.full(len(points), np.nan)
+            values[inside] = self._at(points[inside])
             return values
         low, high = zip(*((axis.low, axis.high) for axis in self._domain.axes), strict=True)
         num_threads = min(threads, len(points) // _MIN_POINTS_OF_THREAD)
@@ -84,6 +85,9 @@ class Polynomial:
         values = np.empty([len(positions) for positions in axes])
         _fill(values, self.bernstein, axes, ())
         return values
+
+    def _at(self, points: FloatArray) -> FloatArray:
+        return evaluate(self.bernstein, self._domain.to_unit(points).clip(0.0, 1.0))
 
     def _pieces(self) -> Pieces | None:
         with self._lock:
@@ -156,22 +160,31 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
 
     The iterated operator is already applied to the coefficients (`iterate`).
     """
+    large = bernstein.size >= _LOCAL_VALUES
+    evaluate_batch = _evaluate_near if large else _evaluate_whole
     values = np.empty(len(points))
-    for near in _split_by_position(points, bernstein.shape):
-        rows = max(1, _WORK_VALUES // (bernstein.size // bernstein.shape[0] + sum(bernstein.shape)))
-        for first in range(0, len(near), rows):
-            batch = near[first : first + rows]
-            values[batch] = _evaluate_near(bernstein, points[batch])
+    for batch in _batches(points, bernstein.shape):
+        values[batch] = evaluate_batch(bernstein, points[batch])
     return values
+
+
+def _batches(points: FloatArray, shape: Sequence[int]) -> Iterator[Int64Array | slice]:
+    """Yield batches of points; of a large lattice each of points near each other."""
+    size = math.prod(shape)
+    contracted = shape[0] if size < _LOCAL_VALUES else shape[-1]
+    rows = max(1, _WORK_VALUES // (size // contracted + sum(shape)))
+    if size < _LOCAL_VALUES:
+        yield from (slice(first, first + rows) for first in range(0, len(points), rows))
+        return
+    for near in _split_by_position(points, shape):
+        yield from (near[first : first + rows] for first in range(0, len(near), rows))
 
 
 def _split_by_position(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]:
     """Split points into parts near each other, of which few nodes of a lattice matter.
 
-    A small lattice or few points make one part.
+    Few points make one part.
     """
-    if math.prod(shape) < _LOCAL_VALUES:
-        return [np.arange(len(points))]
     parts = (len(points) / _NEAR_POINTS) ** (1 / len(shape))
     counts = [max(1, int(min(parts, n / _NEAR_NODES))) for n in shape]
     cells = [
@@ -182,19 +195,38 @@ def _split_by_position(points: FloatArray, shape: Sequence[int]) -> list[Int64Ar
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
 
-def _evaluate_near(bernstein: FloatArray, points: FloatArray) -> FloatArray:
-    """Evaluate points by the nodes whose weight is above `_NEGLIGIBLE_WEIGHT` at any of them."""
-    bases = [bernstein_basis(y, n - 1) for y, n in zip(points.T, bernstein.shape, strict=True)]
-    if bernstein.size >= _LOCAL_VALUES:
-        used = [np.flatnonzero(basis.max(axis=0) > _NEGLIGIBLE_WEIGHT) for basis in bases]
-        windows = [slice(nodes[0], nodes[-1] + 1) for nodes in used]
-        bernstein = bernstein[tuple(windows)]
-        bases = [basis[:, window] for basis, window in zip(bases, windows, strict=True)]
+def _bases(points: FloatArray, shape: Sequence[int]) -> list[FloatArray]:
+    """Evaluate the basis of each axis; of a point and equal axes all at once, the same numbers."""
+    first, *others = shape
+    if len(points) == 1 and others and all(nodes == first for nodes in others):
+        together = bernstein_basis(points[0], first - 1)
+        return [np.ascontiguousarray(basis)[None] for basis in together]
+    return [bernstein_basis(y, nodes - 1) for y, nodes in zip(points.T, shape, strict=True)]
+
+
+def _evaluate_whole(bernstein: FloatArray, points: FloatArray) -> FloatArray:
+    """Evaluate points by all nodes, from the first axis on."""
+    bases = _bases(points, bernstein.shape)
     partial = bases[0] @ bernstein.reshape(len(bernstein), -1)
     for basis in bases[1:]:
         inner = partial.reshape(*basis.shape, -1)
         partial = np.einsum("mvr,mv->mr", inner, basis)
     return np.asarray(partial[:, 0])
+
+
+def _evaluate_near(bernstein: FloatArray, points: FloatArray) -> FloatArray:
+    """Evaluate points by the nodes whose weight is above `_NEGLIGIBLE_WEIGHT` at any of them.
+
+    From the last axis on: numbers lie in a row along it, and none of the others are copied.
+    """
+    bases = _bases(points, bernstein.shape)
+    used = [np.flatnonzero(basis.max(axis=0) > _NEGLIGIBLE_WEIGHT) for basis in bases]
+    windows = [slice(nodes[0], nodes[-1] + 1) for nodes in used]
+    *others, last = [basis[:, window] for basis, window in zip(bases, windows, strict=True)]
+    sums = bernstein[tuple(windows)] @ last.T
+    for basis in reversed(others):
+        sums = np.einsum("...vm,mv->...m", sums, basis)
+    return np.asarray(sums)
 
 
 def _fill(

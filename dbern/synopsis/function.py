@@ -110,15 +110,20 @@ class ReleasedFunction:
 
     def evaluation(self, h: Order, answer: Answer = "value") -> Evaluation:
         """Return how to evaluate it at an order."""
-        smoothings = self.smoothings(h)
         if answer == "value":
-            return Evaluation(smoothings)
+            return self._values_as_released if h is None else Evaluation(self.smoothings(h))
         if answer == "probability":
             require_probabilities(self.combination, self.store.released.target.to_json())
+        smoothings = self.smoothings(h)
         pairs = zip(self.arrays, smoothings, strict=True)
         return Evaluation(
             smoothings, answer, tuple(array.deviation(smoothing) for array, smoothing in pairs)
         )
+
+    @cached_property
+    def _values_as_released(self) -> Evaluation:
+        """Evaluation at the released orders: nothing of it changes from call to call."""
+        return Evaluation(self.smoothings(None))
 
     def baseline(self, method: str) -> Evaluation:
         """Return how to evaluate the paper's piecewise-constant baseline, "nearest"."""

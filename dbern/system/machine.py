@@ -111,8 +111,10 @@ class LRUCache(Generic[Value]):
     def __call__(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Return the value of a key, made now unless it is kept."""
         with self._lock:
-            value = self._values.pop(key) if key in self._values else make()
-            self._values[key] = value
+            if key in self._values:
+                value = self._values[key] = self._values.pop(key)
+                return value
+            value = self._values[key] = make()
             while sum(map(self._size, self._values.values())) > self._max_size:
                 del self._values[next(iter(self._values))]
             return value

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from dbern.bernstein.basis import iterate
+from dbern.bernstein.basis import bernstein_basis, iterate
 from dbern.bernstein.pieces import TOLERANCE, Pieces, resample
 from dbern.data.domain import Axis, Domain
 from dbern.synopsis import evaluate as evaluator
@@ -137,3 +137,12 @@ def test_points_of_a_large_lattice_use_the_nodes_near_them(monkeypatch):
     low = points[:, 0] < 0.2
     np.testing.assert_allclose(evaluate(coefficients, points[low]), whole[low], rtol=0, atol=1e-11)
     assert len(evaluate(coefficients, points[:0])) == 0
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (9, 7), (6, 6, 6)])
+def test_a_point_alone_has_the_bases_of_its_axes(shape):
+    """Those of equal axes are evaluated at once, which changes no bit."""
+    for point in np.random.default_rng(3).uniform(size=(50, 1, len(shape))):
+        axes = zip(point.T, shape, strict=True)
+        for basis, (y, nodes) in zip(evaluator._bases(point, shape), axes, strict=True):
+            assert_array_equal(basis, bernstein_basis(y, nodes - 1))

@@ -290,7 +290,8 @@ def long_times(nanoseconds: pa.Array, seconds: pa.Array, unit: TimeUnit) -> Floa
 def _plain(values: pa.Array) -> FloatArray:
     # An unsafe cast rounds integers beyond 2^53 to the nearest float instead of refusing the value.
     # Arrow's `to_numpy` would import pandas where it is installed, which takes half a second.
-    floats = values.cast(pa.float64(), safe=False)
+    as_they_are = pa.types.is_float64(values.type)
+    floats = values if as_they_are else values.cast(pa.float64(), safe=False)
     if floats.null_count == len(floats):  # which may have no buffer
         return np.full(len(floats), np.nan)
     end = floats.offset + len(floats)

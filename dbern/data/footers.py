@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import re
@@ -242,11 +241,11 @@ def footer_tag(path: str, salt: bytes) -> str:
     """
     with reader_failures(path):
         size, content = identity(path) if is_url(path) else _file_tag(path)
-    return hmac.new(salt, size.to_bytes(8, "big") + content, hashlib.sha256).hexdigest()
+    return hmac.digest(salt, size.to_bytes(8, "big") + content, "sha256").hex()
 
 
 def _file_tag(path: str) -> tuple[int, bytes]:
-    with Path(path).open("rb") as file:
+    with Path(path).open("rb", buffering=0) as file:
         changed = os.fstat(file.fileno()).st_mtime_ns
         size, length = _footer_length(file)
         file.seek(max(0, size - 8 - length))

@@ -63,11 +63,11 @@ class Reading:
             yield _joined(waiting)
 
     def _batches(self) -> Iterator[dict[str, FloatArray]]:
+        columns, only = self.counters.columns, self.counters.filter
         for portion in self.portions:
             self.location = portion.path
-            groups, counters = portion.row_groups, self.counters
             try:
-                for batch in read_batches(self.location, groups, counters.columns, counters.filter):
+                for batch in read_batches(self.location, portion.row_groups, columns, only):
                     yield batch
                     self.rows += len(next(iter(batch.values())))
             except UnreadableFileError:
@@ -96,6 +96,8 @@ class TableReading:
 
 
 def _joined(batches: Sequence[dict[str, FloatArray]]) -> dict[str, FloatArray]:
+    if len(batches) == 1:
+        return batches[0]
     return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 

@@ -105,7 +105,7 @@ from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
 _LOOPS = "dbern.measure.loops"
-_FEW_ADDITIONS = 1 << 24  # at 5 to 10 ns each less than half of what numba takes to start
+_FEW_ADDITIONS = 1 << 23  # at 5 to 10 ns each a small part of what numba takes to start
 _additions = [0]  # of this process
 _MOST_BITS = 40  # the recurrence's float error, below 2^-45, stays far below half a unit
 _ONE_CELL = (0.0, 1.0)  # edges of a period that is one cell

@@ -77,7 +77,7 @@ class Mean(OptionQuestion):
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         low, width = self.axis.low, self.axis.width
-        rows = self.bins.min_rows_in(self.condition, measure, beta)
+        rows = self.bins.min_rows_in(self.condition, Weights(), measure, beta)
         return are_means_of_few_rows(self._interval(measure, beta), rows, low, width)
 
     @classmethod
@@ -334,8 +334,13 @@ class Covariance(OptionQuestion):
         return _statistic_interval(span, _covariance, (lower, 0.25)).scaled(0.0, scale)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        """Return whether fewer than so many rows at both ends would make an axis's variance."""
-        rows, few = self.bins.min_rows_in(self.condition, measure, beta), np.zeros(1, dtype=bool)
+        """Return whether so few rows could make the variance of an axis.
+
+        Ten of n rows, half of them at either end and all others in the middle, have a variance of
+        ``10 / 4n`` in the unit interval.
+        """
+        few = np.zeros(1, dtype=bool)
+        rows = self.bins.min_rows_in(self.condition, Weights(), measure, beta)
         for axis in self.axes:
             span = PolynomialSpan.of(measure, [axis], self.condition, beta)
             variance = _statistic_interval(span, _covariance, (0.0, 0.25))

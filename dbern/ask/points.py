@@ -43,6 +43,7 @@ def as_points(points: Points, domain: Domain) -> FloatArray:
     which all points are given, the last coordinate changing fastest. Raises SpecError for anything
     else; it does not quote a value.
     """
+    # Numbers need no reading, which takes most of the time of one point.
     if type(points) is np.ndarray and points.dtype.kind in "biuf" and not domain.categorical:
         return _shaped(np.asarray(points, dtype=np.float64), domain)
     grid = _columns_of_grid(points, domain)

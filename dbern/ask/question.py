@@ -131,10 +131,10 @@ class ReleasedBins:
         return Weights(self.kernels if target == "smoothed" else ())
 
     def min_rows_in(
-        self, box: Boxes, measure: NoisyMeasure, beta: Fraction, weights: Weights | None = None
+        self, box: Boxes, weights: Weights, measure: NoisyMeasure, beta: Fraction
     ) -> float:
-        """Bound the number of rows in a box from below, or the sum of their weights in [0, 1]."""
-        inside = products((weights or Weights()).axes(measure, box)).layered()
+        """Bound the sum of the rows' weights in a box, 0 to 1 each, from below."""
+        inside = products(weights.axes(measure, box)).layered()
         minorant = Contrast.of_weights(measure.joint(), inside.lower)
         return self.rows * float(minorant.end_at(0.0, -1, measure, beta)[0])
 
@@ -166,7 +166,7 @@ class Question(ABC):
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         """Return which entries (m,) are of so few rows that sampling errors are not about normal.
 
-        Most kinds are means: `are_means_of_few_rows`. Nothing else refuses a population.
+        Most kinds are means: `are_means_of_few_rows`.
         """
 
     @property

@@ -122,12 +122,12 @@ class InterpolatedErrors:
         return np.asarray(OUTWARD * np.minimum(missed, kernel.slope * width / 2))
 
     def _missed_at_nodes(self, nodes: Int64Array, about: FloatArray, some: slice) -> FloatArray:
-        """Bound by how much the largest ``|r_v|`` of some nodes exceeds splines, on some cells.
+        """Bound by how much the largest ``|r_v|`` of some nodes exceeds splines, (rows, cells, 2).
 
-        (rows, cells, 2). Where a slope jumps, cells without a kink are looked at in few parts.
+        Where a slope jumps, cells without a kink are looked at in few parts.
         """
         order, columns = self.bins.degree + 1, np.arange(some.start, some.stop)
-        last, wide = some.stop + self.bins.degree, self.kernel.jumps
+        last, jumps = some.stop + self.bins.degree, self.kernel.jumps
         less = sliding_window_view(about[:, some.start : last], order, axis=1)
         excess = np.full((len(nodes), len(columns), 2), -np.inf)
         for node in nodes.T:
@@ -135,8 +135,8 @@ class InterpolatedErrors:
             matrix = sliding_window_view(
                 self.bins.synthesis[node, some.start : last], order, axis=1
             )
-            at_node = self._missed_at(y, columns, matrix, less, _FEW_PARTS if wide else _PARTS)
-            if wide:
+            at_node = self._missed_at(y, columns, matrix, less, _FEW_PARTS if jumps else _PARTS)
+            if jumps:
                 kinked = self._with_kinks(y, columns)
                 row, cell = np.nonzero(kinked)
                 at_node[kinked] = self._missed_at(

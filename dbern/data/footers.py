@@ -84,7 +84,7 @@ def read_together(read: Callable[[_File], _Result], files: Sequence[_File]) -> I
 
 
 def read_footer(path: str) -> Footer:
-    """Read a file's footer, for a task of a worker.
+    """Read a file's footer while a release runs.
 
     Raises UnreadableFileError without a readable footer, ShortageError without memory or open
     files.

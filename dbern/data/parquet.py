@@ -185,7 +185,7 @@ def records_of(
 def read_batches(
     path: str, row_groups: Sequence[int], columns: Sequence[Column], only: Column | None = None
 ) -> Iterator[dict[str, FloatArray]]:
-    """ColumnReader the columns of some row groups as 64-bit floats, nulls as NaN.
+    """Read the columns of some row groups as 64-bit floats, nulls as NaN.
 
     Values of a column with categories are their positions, NaN for any other. A column that the
     file has not has the value in its folder's name. Rows whose value of `only` is not one of its

@@ -28,7 +28,7 @@ BIN_RESOLUTIONS = {  # cells a deviation, by degree
 }
 _RESOLUTIONS_OF_JUMPS = (5.5, 8.0, 11.0, 16.0, 23.0, 32.0)
 """Of degree 2 besides, where a slope jumps: what bins miss falls no faster than their width."""
-_MOST_CELLS_OF_JUMPS = 400  # of those; three of the places, at least, that bins are fitted to
+_MOST_CELLS_OF_JUMPS = 400  # of those: at least three of the places that bins are fitted to a cell
 _RESOLUTIONS_OF_THREE_AXES = {5: (1.75,)}  # besides: degree 7 adds a record to 512 bins, 5 to 216
 _MAX_BINS_OF_RECORD = 512  # more of them is slower than a release should be
 _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, parts of a record
@@ -37,8 +37,9 @@ _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, part
 )
 _HALVED_CELLS = (512, 1024, 2048)
 _FEWEST_HALVED = 400  # narrow cells: of fewer, shares of usual boxes are sums of few numbers anyway
+_MAX_NARROW_CELLS = 512  # of `_TWO_SCALES`
 _ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
-_MAX_CELLS, _MAX_NARROW_CELLS = 2000, 512  # of an axis of one scale, and of two
+_MAX_CELLS = 2000  # of an axis of one scale
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,10 @@ def _grids_of_halves(search: Search) -> Iterator[BinGrid]:
     """
     (multiples,) = search.multiples
     counts = _HALVED_CELLS if multiples is None else (multiples.count,)
-    for cells in counts if min(counts) >= _FEWEST_HALVED else ():
+    for cells in counts:
         root = math.isqrt(cells - 1) + 1
         times = next(times for times in range(root, cells + 1) if cells % times == 0)
-        if times < cells <= MOST_NARROW:
+        if _FEWEST_HALVED <= cells <= MOST_NARROW and times < cells:
             yield BinGrid(1, 1.0, (cells,), (times, 2))
 
 

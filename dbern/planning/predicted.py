@@ -41,7 +41,8 @@ CLUSTERS = 1000
 """Equal point masses at uniform points, at most: the rough part of a typical database."""
 _SMOOTH_SCALE = 0.2
 """The smooth part of a typical density varies by its mean over this fraction of an axis."""
-_UNEVEN_POINTS, _GOLDEN = 60, (math.sqrt(5) - 1) / 2
+_UNEVEN_POINTS = 60
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples meet the nodes of no number of cells
 _MIN_POSITIONS, _MAX_POSITIONS, _POSITIONS_A_BANDWIDTH = 400, 1 << 14, 8
 Reference: TypeAlias = Callable[[FloatArray], FloatArray]
 """A public density, up to a factor: points (m, l) of the unit cube to values (m,)."""

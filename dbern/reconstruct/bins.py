@@ -44,7 +44,7 @@ _AT_VERY_ENDS = 2.0  # the same of the ends themselves
 _NOTHING = 1e-13  # of the peak
 _DAMPING = 1e-9  # of the mean square of a bin, added to each
 _ALIKE = 1e-13  # of the largest entry
-two_scales_of = lru_cache(maxsize=8)(TwoScales)  # of 35 MiB each at most
+two_scales_of = lru_cache(maxsize=3)(TwoScales)  # each keeps its matrices
 _SPARE_NODES = 400  # beside one for each value: polynomials of order h vary less
 _BUMPS_TRIED = 33  # of the first half, the middle among them
 _FIT_RIDGE = 1e-8  # of a value's own square, beside what it does to the function
@@ -228,10 +228,10 @@ def axis_bins(
     """Bins whose A has the least squared error for a point mass at a uniform position; unshrunk.
 
     But for the two ends, where values are clamped to and B-splines are cut off: each weighs as much
-    as `_AT_ENDS` of a cell. That costs no noise and next to nothing inside. A little damping
-    changes next to nothing inside the domain, and keeps the ends quiet, where B-splines of high
-    degree are nearly dependent. With `h` the error is that of the polynomial of order h
-    (`lattice_bumps`), without that of lattice values.
+    as `_AT_ENDS` of a cell, or `_AT_VERY_ENDS` where the kernel's slope jumps. That costs no noise
+    and next to nothing inside. A little damping changes next to nothing inside the domain, and
+    keeps the ends quiet, where B-splines of high degree are nearly dependent. With `h` the error is
+    that of the polynomial of order h (`lattice_bumps`), without that of lattice values.
     """
 
     def values(block: MirroredBlock) -> FloatArray:
@@ -287,7 +287,7 @@ def bin_fit(
     cells: int,
     degree: int,
 ) -> FloatArray:
-    """Weights of bins (m, bins) nearest to functions of t, in rows, of `values` at all middles."""
+    """Weights of bins (m, bins) nearest to functions of t, in rows, of `values` at all places."""
     gram, right = np.zeros(()), np.zeros(())
     for block in blocks:
         products = bin_products(block.t, block.shares(cells), values(block), cells, degree)
@@ -303,8 +303,8 @@ def bin_fit(
 def bump_blocks(kernel: Kernel) -> list[MirroredBlock]:
     """Places of the translates that bins are fitted to, fine for the bandwidth, in blocks.
 
-    Where a slope jumps, the ends are among them: how values that are clamped there are met is not
-    told by a place beside.
+    Where a slope jumps, the ends are among them: a place beside does not tell what clamped values
+    miss.
     """
     fine = max(_FEWEST_NODES, math.ceil(_NODES_TO_FIT / kernel.bandwidth))
     count = min(fine, _MOST_NODES)

@@ -163,21 +163,22 @@ def evaluate(bernstein: FloatArray, points: FloatArray) -> FloatArray:
     large = bernstein.size >= _LOCAL_VALUES
     evaluate_batch = _evaluate_near if large else _evaluate_whole
     values = np.empty(len(points))
-    for batch in _batches(points, bernstein.shape):
+    for batch in _batches(points, bernstein.shape, large=large):
         values[batch] = evaluate_batch(bernstein, points[batch])
     return values
 
 
-def _batches(points: FloatArray, shape: Sequence[int]) -> Iterator[Int64Array | slice]:
+def _batches(
+    points: FloatArray, shape: Sequence[int], *, large: bool
+) -> Iterator[Int64Array | slice]:
     """Yield batches of points; of a large lattice each of points near each other."""
-    size = math.prod(shape)
-    contracted = shape[0] if size < _LOCAL_VALUES else shape[-1]
-    rows = max(1, _WORK_VALUES // (size // contracted + sum(shape)))
-    if size < _LOCAL_VALUES:
+    contracted = shape[-1] if large else shape[0]
+    rows = max(1, _WORK_VALUES // (math.prod(shape) // contracted + sum(shape)))
+    if large:
+        for near in _split_by_position(points, shape):
+            yield from (near[first : first + rows] for first in range(0, len(near), rows))
+    else:
         yield from (slice(first, first + rows) for first in range(0, len(points), rows))
-        return
-    for near in _split_by_position(points, shape):
-        yield from (near[first : first + rows] for first in range(0, len(near), rows))
 
 
 def _split_by_position(points: FloatArray, shape: Sequence[int]) -> list[Int64Array]:

@@ -14,9 +14,11 @@ import dbern
 from dbern.ask.splines import AxisSplines, steps
 from dbern.errors import SpecError
 from dbern.planning import predicted as question_widths
-from dbern.planning.bin_grids import BIN_RESOLUTIONS
+from dbern.planning.bin_grids import BIN_RESOLUTIONS, bin_grids
+from dbern.planning.choice import make_search
 from dbern.planning.planner import plan_files
 from dbern.planning.release_plan import ReleasePlan
+from dbern.planning.resolved import ResolvedSpec
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.reconstruct.bins import AxisBins
 
@@ -40,6 +42,28 @@ def edge_notes(questions, resolution):
     )  # fmt: skip
     plan = plan_files(dbern.ReleaseSpec(**content), ())
     return [note for note in plan.notes if note.startswith("shares without a resolution ")], plan
+
+
+def halved(high=100.0, resolution=None, questions=("mass",)):
+    """Narrow cells, and how many a wide one has, of bins whose scales count half of each row."""
+    data = {"n": 20_000, "bounds": {"x": [0.0, high]}, "resolution": resolution}
+    mechanism = {"questions": list(questions) or None, "k": None, "h": None, "noise": "auto"}
+    spec = dbern.ReleaseSpec(
+        **sections(data=data, target={"bandwidth": [4.0]}, mechanism=mechanism)
+    )
+    search = make_search(spec.components[0], ResolvedSpec.of(spec, 20_000))
+    grids = [grid for grid in bin_grids(search) if grid.scales[1] == 2]
+    assert {grid.degree for grid in grids} <= {1}
+    return [(*grid.cells, grid.scales[0]) for grid in grids]
+
+
+def test_two_scales_count_half_of_each_row_where_questions_are_asked():
+    assert halved() == [(512, 32), (1024, 32), (2048, 64)]
+    assert halved(questions=()) == []
+    assert halved(500.0, {"x": 1.0}) == [(500, 25)]
+    assert halved(399.0, {"x": 1.0}) == []  # few numbers as it is
+    assert halved(499.0, {"x": 1.0}) == []  # no wide cells: a prime
+    assert halved(2049.0, {"x": 1.0}) == []  # too many
 
 
 def test_a_plan_says_by_what_factor_edges_widen_shares():

@@ -95,6 +95,16 @@ def test_splines_are_above_errors_and_kernels(name, bandwidth, k, cells, degree,
     assert (kernel(y[:, None] - t) <= found.kernel[rows] @ beta + ROUNDING * kernel.peak).all()
 
 
+@pytest.mark.parametrize("name", ["laplace", "triangle", "epanechnikov"])
+def test_cells_without_a_kink_need_few_parts(name, monkeypatch):
+    """Bounds are hardly above those of cells that are all looked at in many parts."""
+    kernel = kernel_of(name, 0.1)
+    bins = axis_bins(kernel, 200, 60, 2, INTERPOLATED)
+    few = InterpolatedErrors(kernel, bins, 20).bounds
+    monkeypatch.setattr(module, "_FEW_PARTS", module._PARTS)
+    assert few.mean() <= 1.05 * InterpolatedErrors(kernel, bins, 20).bounds.mean()
+
+
 @pytest.mark.sample(test=1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_bounds_are_near_what_is_missed(name):

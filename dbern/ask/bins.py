@@ -81,15 +81,15 @@ class NoisyMeasure:
     @cached_property
     def bins(self) -> FloatArray:
         """Estimates of the bins: the released ones, or those of least noise."""
-        return self.values if self.scales is None else self.values @ self.scales.inverse.T
+        return self.values if self.scales is None else self.scales.bins(self.values)
 
     def on_released(self, weights: FloatArray) -> FloatArray:
         """Return the weights (.., released) of released values that equal weights (.., bins)."""
-        return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
+        return weights if self.scales is None else self.scales.on_released(weights)
 
     def on_bins(self, weights: FloatArray) -> FloatArray:
         """Return the weights (.., bins) of bins that equal weights (.., released)."""
-        return weights if self.scales is None else np.asarray(weights @ self.scales.matrix)
+        return weights if self.scales is None else self.scales.on_bins(weights)
 
     def population(self, rows: float) -> NoisyMeasure:
         """Return the measure of independent rows, whose functionals are about their population.
@@ -111,7 +111,7 @@ class NoisyMeasure:
 
     def released_shifts(self, shifts: FloatArray) -> FloatArray:
         """Return the shifts of released values by shifts (bins, m) of the bins."""
-        return shifts if self.scales is None else np.asarray(self.scales.matrix @ shifts)
+        return shifts if self.scales is None else self.scales.numbers(shifts.T).T
 
     @property
     def variances(self) -> FloatArray | None:

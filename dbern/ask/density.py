@@ -163,7 +163,7 @@ class Marginal(OptionQuestion):
         return conditional_means(view, envelope, beta).scaled(0.0, self._peak)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        rows = self.bins.min_rows_in(self.condition, Weights(), measure, beta)
+        rows = self.bins.rows_in(self.condition, Weights(), measure, beta)
         return are_means_of_few_rows(self._interval(measure, beta), rows, width=self._peak)
 
     @classmethod

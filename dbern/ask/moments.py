@@ -77,7 +77,7 @@ class Mean(OptionQuestion):
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         low, width = self.axis.low, self.axis.width
-        rows = self.bins.min_rows_in(self.condition, Weights(), measure, beta)
+        rows = self.bins.rows_in(self.condition, Weights(), measure, beta)
         return are_means_of_few_rows(self._interval(measure, beta), rows, low, width)
 
     @classmethod
@@ -340,7 +340,7 @@ class Covariance(OptionQuestion):
         ``10 / 4n`` in the unit interval.
         """
         few = np.zeros(1, dtype=bool)
-        rows = self.bins.min_rows_in(self.condition, Weights(), measure, beta)
+        rows = self.bins.rows_in(self.condition, Weights(), measure, beta)
         for axis in self.axes:
             span = PolynomialSpan.of(measure, [axis], self.condition, beta)
             variance = _statistic_interval(span, _covariance, (0.0, 0.25))

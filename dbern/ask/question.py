@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import import_module
-from typing import Any, ClassVar, TypeAlias, cast, get_args
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 
 from dbern.ask.answer import CELLS, Answer, Interval, IntervalKind, Percent, Target
-from dbern.ask.bins import NoisyMeasure
+from dbern.ask.bins import BinView, NoisyMeasure
 from dbern.ask.labels import labelled_entries
 from dbern.ask.options import QuestionOption
 from dbern.ask.points import read_beta
 from dbern.ask.quotients import Contrast, Everywhere, FunctionBand
 from dbern.ask.regions import Boxes, Region, boxes_of, require_one_box
-from dbern.ask.splines import products
+from dbern.ask.splines import Envelope, products
 from dbern.ask.weights import Weights
 from dbern.bernstein.kernels import Kernel
 from dbern.certify.failure import Account
@@ -53,6 +53,25 @@ class ReleasedResponses:
     low: float
     high: float
     name: str = "the response"
+
+
+class RowRange(NamedTuple):
+    """Least and largest numbers of rows, (m,) each, as far as noise tells."""
+
+    least: FloatArray
+    most: FloatArray
+
+    @classmethod
+    def of(
+        cls, view: BinView, weights: Envelope, measure: NoisyMeasure, beta: Fraction
+    ) -> RowRange:
+        """Return the sums of weights (m, layers, bins), in shares of the rows."""
+        lower, upper = (Contrast.of_weights(view, w) for w in (weights.lower, weights.upper))
+        return cls(lower.end_at(0.0, -1, measure, beta), upper.end_at(0.0, 1, measure, beta))
+
+    def times(self, rows: float) -> RowRange:
+        """Return them for so many rows in all."""
+        return RowRange(self.least * rows, self.most * rows)
 
 
 @dataclass(eq=False, repr=False)
@@ -130,13 +149,12 @@ class ReleasedBins:
             raise SpecError(f'target = "{target}": write "records" or "smoothed"')
         return Weights(self.kernels if target == "smoothed" else ())
 
-    def min_rows_in(
+    def rows_in(
         self, box: Boxes, weights: Weights, measure: NoisyMeasure, beta: Fraction
-    ) -> float:
-        """Bound the sum of the rows' weights in a box, 0 to 1 each, from below."""
+    ) -> RowRange:
+        """Bound the sum of the rows' weights in a box, 0 to 1 each."""
         inside = products(weights.axes(measure, box)).layered()
-        minorant = Contrast.of_weights(measure.joint(), inside.lower)
-        return self.rows * float(minorant.end_at(0.0, -1, measure, beta)[0])
+        return RowRange.of(measure.joint(), inside, measure, beta).times(self.rows)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -255,21 +273,22 @@ class Question(ABC):
 
 
 def are_means_of_few_rows(
-    interval: Interval, rows: FloatArray | float, low: float = 0.0, width: float = 1.0,
+    interval: Interval, rows: RowRange | float, low: float = 0.0, width: float = 1.0,
     maximum: float = 1.0,
 ) -> BoolArray:  # fmt: skip
-    """Return which means over at least so many rows have errors that are not about normal.
+    """Return which means over so many rows have errors that are not about normal.
 
     Means are from `low` to ``low + width``; those of which each row adds to a sum, such as a
     density, have an infinite `maximum` and are at least `low`. Where rows weigh from 0 to 1 `rows`
-    is the sum of their weights: so many rows of equal weights err no less. Where noise or bins
+    are the sums of their weights: so many rows of equal weights err no less. Where noise or bins
     leave many rows open, what is not normal of the sampling error hardly counts.
     """
+    least, most = rows if isinstance(rows, RowRange) else (rows, rows)
     first, last = (
         np.clip((numbers - low) / width, 0.0, maximum) for numbers in (interval.low, interval.high)
     )
     inside = np.minimum(first, maximum - last)
-    return np.asarray((inside * rows < FEW_ROWS) & ((last - first) * rows < 2 * FEW_ROWS))
+    return np.asarray((inside * least < FEW_ROWS) & ((last - first) * most < 2 * FEW_ROWS))
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from dbern.ask.question import (
     OptionQuestion,
     Question,
     ReleasedBins,
+    RowRange,
     are_means_of_few_rows,
     deferred,
 )
 from dbern.ask.quotients import (
     BATCH_NUMBERS,
-    Contrast,
     Denominator,
     Everywhere,
     Sides,
@@ -49,7 +49,7 @@ from dbern.ask.regions import Boxes, Polygons, Region, condition_text, read_regi
 from dbern.ask.splines import Envelope
 from dbern.ask.weights import InBoxes, KernelsAlong, KernelsAt, WeightBatches, slices
 from dbern.errors import SpecError
-from dbern.types import BoolArray, FloatArray
+from dbern.types import BoolArray
 
 _HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
@@ -97,15 +97,17 @@ def mean_of_split(
     return laid_out_intervals(split.joint(), len(weights), sides, beta, everywhere=everywhere)
 
 
-def _min_weights(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -> FloatArray:
-    """Bound the sums (m,) of the rows' weights from below, in shares of the rows."""
+def _weighed_rows(split: NoisyMeasure, weights: WeightBatches, beta: Fraction) -> RowRange:
+    """Bound the sums (m,) of the rows' weights, in shares of the rows."""
     view, batch_size = split.joint(), BATCH_NUMBERS // split.values.size
-    sums = []
+    ranges = []
     for batch in slices(len(weights), batch_size):
-        lower = weights.select(batch).layered().lower
-        minorant = Contrast.of_weights(view, np.concatenate([lower, lower], 1))
-        sums.append(minorant.end_at(0.0, -1, split, beta))
-    return np.concatenate(sums)
+        g = weights.select(batch).layered()
+        of_both = Envelope(
+            *(np.concatenate([side, side], 1) for side in (g.lower, g.estimate, g.upper))
+        )
+        ranges.append(RowRange.of(view, of_both, split, beta))
+    return RowRange(*map(np.concatenate, zip(*ranges, strict=True)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -144,7 +146,7 @@ class MeanQuestion(Question):
         return mean_of_split(measure, self.weights, beta, everywhere).scaled(low, high - low)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        rows = self.bins.rows * _min_weights(measure, self.weights, beta)
+        rows = _weighed_rows(measure, self.weights, beta).times(self.bins.rows)
         return are_means_of_few_rows(mean_of_split(measure, self.weights, beta), rows)
 
 

@@ -139,7 +139,7 @@ class Mass(_SharesOfRegions):
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         box = self.condition or self.bins.read_condition(None)
         weights = Weights() if self.condition is None else self.weights
-        rows = self.bins.min_rows_in(box, weights, measure, beta)
+        rows = self.bins.rows_in(box, weights, measure, beta)
         return are_means_of_few_rows(self._interval(measure, beta), rows)
 
     @classmethod
@@ -276,8 +276,8 @@ class Quantile(OptionQuestion):
         return quantiles.scaled(self.axis.low, self.axis.width)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
-        rows = self.bins.min_rows_in(self.condition, self.weights, measure, beta)
-        return np.minimum(self.levels, 1.0 - self.levels) * rows < FEW_ROWS
+        rows = self.bins.rows_in(self.condition, self.weights, measure, beta)
+        return np.asarray(np.minimum(self.levels, 1.0 - self.levels) * rows.least < FEW_ROWS)
 
     @classmethod
     def from_text(

@@ -98,16 +98,74 @@ class TwoScales:
         return np.vstack([(1 - 1 / self.parts) * self.refinement, narrow / self.parts])
 
     @cached_property
+    def _square(self) -> FloatArray:
+        """``f^2 / a^2 + RR'``, (wide bins, wide bins), a and f the parts of both scales."""
+        f = 1 / self.parts
+        with one_thread():  # so that plans do not depend on what was made before them
+            square = self.refinement @ self.refinement.T
+        square[np.diag_indices(len(square))] += (f / (1 - f)) ** 2
+        return square
+
+    @cached_property
+    def _inverse_square(self) -> FloatArray:
+        with one_thread():
+            return np.asarray(np.linalg.inv(self._square))
+
+    @cached_property
     def inverse(self) -> FloatArray:
         """P (bins, numbers), without a system as large as the narrow bins.
 
-        With a and f the parts of both scales and ``S = (f^2 / a^2 + RR')^{-1} R``, by the identity
-        of Woodbury ``P = (S' / a, (1 - R'S) / f)``.
+        With ``S = (f^2 / a^2 + RR')^{-1} R``, by the identity of Woodbury ``P = (S' / a, (1 - R'S)
+        / f)``.
         """
         f, refinement = 1 / self.parts, self.refinement
-        with one_thread():  # so that plans do not depend on what was made before them
-            square = refinement @ refinement.T
-            square[np.diag_indices(len(square))] += (f / (1 - f)) ** 2
-            solved = np.linalg.solve(square, refinement)
+        with one_thread():
+            solved = np.linalg.solve(self._square, refinement)
             rest = np.eye(self.cells + self.degree) - refinement.T @ solved
         return np.hstack([solved.T / (1 - f), rest / f])
+
+    def on_released(self, weights: FloatArray) -> FloatArray:
+        """Return ``weights P`` of weights (.., bins), in as many steps as there are bins."""
+        f = 1 / self.parts
+        wide = self._gather(weights) @ self._inverse_square
+        narrow = (weights - self._spread(wide)) / f
+        return np.asarray(np.concatenate([wide / (1 - f), narrow], axis=-1))
+
+    def on_bins(self, weights: FloatArray) -> FloatArray:
+        """Return ``weights M`` of weights (.., numbers), likewise."""
+        wide, narrow = weights[..., : self.wide], weights[..., self.wide :]
+        return (1 - 1 / self.parts) * self._spread(wide) + narrow / self.parts
+
+    def numbers(self, bins: FloatArray) -> FloatArray:
+        """Return ``M c`` of bins c (.., bins), likewise."""
+        f = 1 / self.parts
+        return np.concatenate([(1 - f) * self._gather(bins), f * bins], axis=-1)
+
+    def bins(self, numbers: FloatArray) -> FloatArray:
+        """Return ``P z`` of numbers z (.., numbers), likewise: the estimate of least noise."""
+        f, wide, narrow = 1 / self.parts, numbers[..., : self.wide], numbers[..., self.wide :]
+        smooth = (wide / (1 - f) - self._gather(narrow) / f) @ self._inverse_square
+        return self._spread(smooth) + narrow / f
+
+    @cached_property
+    def _pieces(self) -> FloatArray:
+        """The mask in pieces as long as a wide cell, (degree + 1, times)."""
+        pieces = np.zeros((self.degree + 1) * self.times)
+        pieces[: len(self._mask)] = np.array(self._mask, dtype=np.float64) / self.times**self.degree
+        return pieces.reshape(self.degree + 1, self.times)
+
+    def _gather(self, bins: FloatArray) -> FloatArray:
+        """Return ``R c`` (.., wide bins) of c (.., bins), by pieces of the mask."""
+        first, last = self.degree * (self.times - 1), self.wide * self.times
+        blocks = np.zeros((*bins.shape[:-1], self.wide + self.degree, self.times))
+        blocks.reshape(*bins.shape[:-1], -1)[..., first:last] = bins
+        pieces = enumerate(self._pieces)
+        return np.asarray(sum(blocks[..., r : r + self.wide, :] @ piece for r, piece in pieces))
+
+    def _spread(self, wide: FloatArray) -> FloatArray:
+        """Return ``t R`` (.., bins) of t (.., wide bins)."""
+        first, last = self.degree * (self.times - 1), self.wide * self.times
+        blocks = np.zeros((*wide.shape[:-1], self.wide + self.degree, self.times))
+        for r, piece in enumerate(self._pieces):
+            blocks[..., r : r + self.wide, :] += wide[..., None] * piece
+        return blocks.reshape(*wide.shape[:-1], -1)[..., first:last]

@@ -61,6 +61,19 @@ def test_functionals_are_read_with_the_least_noise(scales):
     np.testing.assert_allclose(scales.inverse @ scales.matrix, unit, rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("scales", [*SHAPES, TwoScales(60, 1, 12, 2)])
+def test_products_without_matrices_are_those_of_them(scales):
+    draw, count = np.random.default_rng(2), scales.cells + scales.degree
+    weights, numbers = draw.normal(size=(3, 2, count)), draw.normal(size=(4, scales.count))
+    for found, expected in (
+        (scales.on_released(weights), weights @ scales.inverse),
+        (scales.on_bins(numbers), numbers @ scales.matrix),
+        (scales.numbers(weights), weights @ scales.matrix.T),
+        (scales.bins(numbers), numbers @ scales.inverse.T),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("scales", SHAPES)
 def test_the_largest_norm_is_that_of_both(scales):
     bins = AxisBins(scales.cells, scales.degree, b"", times=scales.times, parts=scales.parts)

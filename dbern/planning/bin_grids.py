@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dbern.bernstein.kernels import Kernel
-from dbern.planning.predicted import FINER
+from dbern.planning.predicted import FINER, Questions
 from dbern.planning.search import FEW_AXES, Search
 from dbern.reconstruct.base import Lattice
 from dbern.reconstruct.bins import AxisBins, BinnedStrategy
@@ -85,7 +85,7 @@ def bin_grids(search: Search) -> list[BinGrid]:
     one_scale = grids | {(grid.degree, grid.cells): grid for grid in exact}
     if not search.two_scales:
         return [*one_scale.values()]
-    halves = _grids_of_halves(search) if search.questions else ()
+    halves = _grids_of_halves(search, search.questions) if search.questions else ()
     return [*one_scale.values(), *_grids_of_two_scales(search), *halves]
 
 
@@ -99,16 +99,17 @@ def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
             yield BinGrid(degree, resolution, (cells,), (times, parts))
 
 
-def _grids_of_halves(search: Search) -> Iterator[BinGrid]:
+def _grids_of_halves(search: Search, questions: Questions) -> Iterator[BinGrid]:
     """Yield bins of an axis whose two scales count half of each record, for questions of rows.
 
-    The narrow ones have a node at each multiple and no other, or are as narrow as may be. A share
-    is then a sum of few numbers: of wide cells, and of narrow ones at its ends, least many where a
-    wide cell has about the root of all narrow ones.
+    The narrow ones have a node at each multiple and no other, or are as narrow as may be where no
+    density is asked for, which would err nearly twice as much. A share is then a sum of few
+    numbers: of wide cells, and of narrow ones at its ends, least many where a wide cell has about
+    the root of all narrow ones.
     """
     (multiples,) = search.multiples
-    counts = _HALVED_CELLS if multiples is None else (multiples.count,)
-    for cells in counts:
+    narrow = () if "density" in questions.names else _HALVED_CELLS
+    for cells in narrow if multiples is None else (multiples.count,):
         root = math.isqrt(cells - 1) + 1
         times = next(times for times in range(root, cells + 1) if cells % times == 0)
         if _FEWEST_HALVED <= cells <= MOST_NARROW and times < cells:

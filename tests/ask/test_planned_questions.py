@@ -60,7 +60,9 @@ def halved(high=100.0, resolution=None, questions=("mass",)):
 def test_two_scales_count_half_of_each_row_where_questions_are_asked():
     assert halved() == [(512, 32), (1024, 32)]
     assert halved(questions=()) == []
+    assert halved(questions=("density", "mass")) == []  # a density would err twice as much
     assert halved(500.0, {"x": 1.0}) == [(500, 25)]
+    assert halved(500.0, {"x": 1.0}, ("density", "mass")) == [(500, 25)]
     assert halved(399.0, {"x": 1.0}) == []  # few numbers as it is
     assert halved(499.0, {"x": 1.0}) == []  # no wide cells: a prime
     assert halved(2049.0, {"x": 1.0}) == []  # too many

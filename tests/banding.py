@@ -52,7 +52,7 @@ AXES = "xyzw"
 def planned(
     axes: int = 1,
     n: int = 5000,
-    bandwidth: float | None = 0.1,
+    bandwidth: float | str | None = 0.1,
     noise: str = "binned-laplace",
     epsilon: str = "1",
     roles: str = "{}",
@@ -63,12 +63,17 @@ def planned(
     mechanism = {"k": None, "h": None, "noise": noise}
     content = sections(
         data={"bounds": {name: [0.0, 1.0] for name in AXES[:axes]}, "n": n, **json.loads(roles)},
-        target={"bandwidth": [bandwidth] * axes if bandwidth else None, **target},
+        target={"bandwidth": bandwidth and per_axis(bandwidth, axes), **target},
         mechanism=mechanism | ({"questions": list(questions)} if questions else {}),
         budget={"epsilon": epsilon, "delta": "1e-6" if "gaussian" in noise else "0"},
     )
     spec = ReleaseSpec(**content)
     return spec, plan_files(spec, ())
+
+
+def per_axis(bandwidth: float | str, axes: int) -> Any:
+    """A bandwidth for each axis, or the text."""
+    return bandwidth if isinstance(bandwidth, str) else [bandwidth] * axes
 
 
 def columns(rows: Any) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Density(OptionQuestion):
     def _peak(self) -> float:
         """Largest value of a density by the chosen kernels, in data units."""
         return (
-            math.prod(kernel.peak for kernel in self.kernels[self.chosen_index])
+            math.prod(kernel.highest for kernel in self.kernels[self.chosen_index])
             / self.bins.domain.volume
         )
 
@@ -89,9 +89,9 @@ class Density(OptionQuestion):
         everywhere = self._everywhere(measure, beta, 0.0, self._peak)
         interval = product_intervals(measure, weights, beta, of_total=False, everywhere=everywhere)
         of_chosen = slice(self.chosen_index * count, (self.chosen_index + 1) * count)
-        peak = math.prod(kernel.peak for kernel in kernels[self.chosen_index])
+        highest = math.prod(kernel.highest for kernel in kernels[self.chosen_index])
         interval = Interval(*(numbers[of_chosen] for numbers in interval))
-        return interval.scaled(0.0, peak).scaled(0.0, 1 / self.bins.domain.volume)
+        return interval.scaled(0.0, highest).scaled(0.0, 1 / self.bins.domain.volume)
 
     def _are_of_few_rows(self, measure: NoisyMeasure, beta: Fraction) -> BoolArray:
         interval, rows = self._interval(measure, beta), self.bins.rows
@@ -150,7 +150,7 @@ class Marginal(OptionQuestion):
     @property
     def _peak(self) -> float:
         """Largest value of the density, in data units."""
-        return self._kernel.peak / self.bins.domain.axes[self.index].width
+        return self._kernel.highest / self.bins.domain.axes[self.index].width
 
     @property
     def _kernel(self) -> Kernel:
@@ -198,7 +198,7 @@ def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tupl
     if bandwidth is not None or not all(0 < width < math.inf for width in widths):
         raise SpecError('bandwidth: write "auto", or numbers above 0, one or one for each axis')
     kernels = tuple(
-        kernel_of(old.name if kernel is None else kernel, width / axis.width)
+        kernel_of(old.name if kernel is None else kernel, width / axis.width, old.edges)
         for old, width, axis in zip(released, widths, axes, strict=True)
     )
     pairs = zip(bins.measures[0].splines, kernels, released, strict=True)

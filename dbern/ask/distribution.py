@@ -123,7 +123,7 @@ class Distribution(ReleasedBins):
     target : "records" or "smoothed"
         "records": of the rows themselves. Bins do not tell where in a cell a row is, so sharp edges
         widen the interval. "smoothed": of the released density's integral, of which every row is a
-        kernel; narrow, but no share of rows.
+        kernel, before edges are normalized; narrow, but no share of rows.
     population : bool
         Whether the interval is to cover the answer for those that the rows were drawn from,
         independently. Approximate: the sampling error is taken as normal; where rows are few that

@@ -40,12 +40,17 @@ _CELLS = 6.0  # a deviation of a kernel: with more, an estimate differs by less 
 
 
 def density_envelope(splines: AxisSplines, kernel: Kernel, y: FloatArray) -> Envelope:
-    """Return the envelopes of ``K(y - t) / K(0)`` for y (m,) of the unit interval."""
+    """Return the envelopes of ``K(y - t) / M(y)``, over its largest, for y (m,) of [0, 1].
+
+    M is 1 with natural edges, and the largest ``K(0)`` (`Kernel`).
+    """
     differences = y[:, None] - grid(splines, _STEPS_IN_CELL)
     kinks = _count_kinks(splines, kernel, y)
     jump = kinks * kernel.jumps * 2 * kernel.slope / kernel.peak
     bend, third = kernel.curvature / kernel.peak, kernel.third_derivative_bound / kernel.peak
-    return _fitted(splines, kernel(differences) / kernel.peak, bend, jump, (kinks == 0, third))
+    fitted = _fitted(splines, kernel(differences) / kernel.peak, bend, jump, (kinks == 0, third))
+    relative = 1 / (kernel.edge_factor * kernel.mass_within(y))[:, None]
+    return Envelope(fitted.lower * relative, fitted.estimate * relative, fitted.upper * relative)
 
 
 def mass_envelope(
@@ -235,7 +240,11 @@ def _cross_validation(measure: NoisyMeasure, kernels: Sequence[Kernel], rows: fl
         float((bins * apply_to_axes(bins, forms)).sum()) - _noise_mean(measure, sums, forms)
         for forms in zip(*forms_of_axes, strict=True)
     )
-    peaks = math.prod(kernel.peak for kernel in kernels) * float(measure.bins.sum())
+    peaks_by_axis = [
+        kernel.peak / kernel.mass_within(np.clip(wide.centers, 0.0, 1.0))[None]
+        for (wide, _), kernel in zip(pairs, kernels, strict=True)
+    ]
+    peaks = float(apply_to_axes(bins, peaks_by_axis).sum())
     return norm - 2 * (rows * cross - peaks) / max(rows - 1, 1.0)
 
 
@@ -269,7 +278,8 @@ def _forms(splines: AxisSplines, kernel: Kernel) -> tuple[FloatArray, FloatArray
     """G and R of one axis: least squares over t, and integrals over y, by nodes in each cell."""
     (t, in_t), (y, in_y) = (splines.gauss(splines.degree + more) for more in (1, 2))
     axis, square = (splines.cells, splines.degree), damped(splines.gram, FIT_DAMPING)
-    _, onto = bin_products(t, in_t, kernel(y[:, None] - t), *axis)
+    values = kernel(y[:, None] - t) / kernel.mass_within(y)[:, None]
+    _, onto = bin_products(t, in_t, values, *axis)
     fitted = np.asarray(np.linalg.solve(square, onto), dtype=np.float64)
     _, crossed = bin_products(y, in_y, fitted, *axis)
     return in_y * fitted @ fitted.T, np.asarray(np.linalg.solve(square, crossed), dtype=np.float64)

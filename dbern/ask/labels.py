@@ -198,11 +198,13 @@ def function_title(combination: Combination, domain: Domain, metadata: Mapping[s
 def _smoothed_text(target: Mapping[str, Any]) -> str:
     """Say how wide each row is smoothed, where it is."""
     widths = target.get("bandwidth")
+    edges = ", even at the bounds" * (target.get("edges") == "normalized")
     if target.get("chosen_of") or widths == "auto":
-        return ", smoothed as the release chooses"
+        return f", smoothed as the release chooses{edges}"
     if not isinstance(widths, list | tuple) or not all(isinstance(w, int | float) for w in widths):
         return ""  # a learner of somebody else's, or a store that nobody vouches for
-    return f", smoothed over {' and '.join(f'{width:.3g}' for width in widths)}" if widths else ""
+    texts = " and ".join(f"{width:.3g}" for width in widths)
+    return f", smoothed over {texts}{edges}" if widths else ""
 
 
 def change_text(protection: Protection) -> str:

@@ -69,6 +69,11 @@ class FunctionClass(ABC):
         """Bound any value's size; infinite where nothing is known."""
         return math.inf
 
+    @property
+    def edge_factor(self) -> float:
+        """Largest factor of errors, 1 where edges are natural (`Kernel`)."""
+        return 1.0
+
     def stored(self, k: Sequence[int], h: Sequence[int], maps: Maps) -> FunctionClass:
         """The class as a synopsis stores it, whose reader has no kernel of the user's."""
         del k, h, maps
@@ -101,7 +106,12 @@ class KernelMixture(FunctionClass):
     @property
     def highest(self) -> float:
         """Bound any value's size."""
-        return math.prod(kernel.peak for kernel in self.kernels)
+        return math.prod(kernel.highest for kernel in self.kernels)
+
+    @property
+    def edge_factor(self) -> float:
+        """Largest factor of errors, 1 where edges are natural (`Kernel`)."""
+        return math.prod(kernel.edge_factor for kernel in self.kernels)
 
 
 def remedies_of(

@@ -86,7 +86,8 @@ class ErrorModel:
 
     `lattice_error` bounds the error of a lattice value before release (effective kernel,
     positions), `released_error` that of a released value but for the noise (floats, rounding to the
-    grid); `value_unit` multiplies unit-cube values to give data units.
+    grid); `value_unit` multiplies unit-cube values to give data units. Where edges are not natural
+    bounds are those at the ends.
     """
 
     function_class: FunctionClass
@@ -114,7 +115,7 @@ class ErrorModel:
         return Certificate(
             approximation,
             rounding,
-            noise=noise * self.value_unit,
+            noise=noise * self._error_unit,
             beta=float(beta),
             lower_bound=lower_bound.value if lower_bound else 0.0,
             lower_bound_kind=lower_bound.kind if lower_bound else "",
@@ -129,7 +130,11 @@ class ErrorModel:
             half_granule = math.ldexp(0.5, self.law.granularity_exponent)
             rounding += LatticeStrategy(lattice).lattice_norm(h) * half_granule
         bias = self.function_class.error(lattice.k, h, strategy.axis_maps)
-        return bias * self.value_unit, rounding * self.value_unit
+        return bias * self._error_unit, rounding * self._error_unit
+
+    @property
+    def _error_unit(self) -> float:
+        return self.value_unit * self.function_class.edge_factor
 
 
 def vector_bound(

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from dbern.bernstein.kernels import ALL_KERNELS, KERNELS, kernel_of
+from dbern.bernstein.kernels import ALL_KERNELS, KERNELS, Edges, Kernel, kernel_of
 from dbern.bernstein.reproducing import ArcCosine, Polynomial
 from dbern.certify.approximation import FunctionClass, Holder, KernelMixture, Linear, Smooth
 from dbern.certify.balls import GramBall, StatedBall
@@ -76,6 +76,21 @@ def _require_kernel(name: str) -> None:
 class _Kernel(StrictModel):
     name: Annotated[str, checked(_require_kernel)]
     bandwidth: Annotated[float, Field(ge=_MIN_BANDWIDTH, le=_MAX_BANDWIDTH)]
+    edges: Literal["normalized"] = ABSENT
+
+    @classmethod
+    def constants(cls, kernel: Kernel) -> dict[str, Any]:
+        edges = {} if kernel.edges == "natural" else {"edges": kernel.edges}
+        return {"name": kernel.name, "bandwidth": kernel.bandwidth, **edges}
+
+    def restore(self) -> Kernel:
+        edges: Edges | None = self.edges
+        return kernel_of(self.name, self.bandwidth, edges or "natural")
+
+
+def _mixture_name(*, chosen: bool, edges: bool) -> str:
+    """Name a mixture so that older readers refuse one whose bands or values they would not have."""
+    return "chosen " * chosen + "mixture of bumps" + " with edges" * edges
 
 
 class _Mixture(_FunctionClass):
@@ -83,9 +98,12 @@ class _Mixture(_FunctionClass):
 
     restored: ClassVar[type[FunctionClass]] = KernelMixture
     separable: ClassVar[bool] = True
-    name: Literal["mixture of bumps", "chosen mixture of bumps"] = Field(
-        "mixture of bumps", alias="class"
-    )
+    name: Literal[
+        "mixture of bumps",
+        "chosen mixture of bumps",
+        "mixture of bumps with edges",
+        "chosen mixture of bumps with edges",
+    ] = Field("mixture of bumps", alias="class")
     kernels: tuple[_Kernel, ...]
     choices: Annotated[int, Field(ge=2, le=_MAX_CHOICES)] = ABSENT
     attained: bool = ABSENT
@@ -93,22 +111,24 @@ class _Mixture(_FunctionClass):
 
     @classmethod
     def constants(cls, functions: KernelMixture) -> dict[str, Any]:
-        pairs = ((kernel.name, kernel.bandwidth) for kernel in functions.kernels)
-        kernels = tuple({"name": name, "bandwidth": bandwidth} for name, bandwidth in pairs)
-        constants: dict[str, Any] = {"kernels": kernels}
-        if functions.choices > 1:  # older readers have to refuse: their bands are too narrow
-            constants |= {"class": "chosen mixture of bumps", "choices": functions.choices}
+        kernels = tuple(map(_Kernel.constants, functions.kernels))
+        edges, chosen = any("edges" in kernel for kernel in kernels), functions.choices > 1
+        name = _mixture_name(chosen=chosen, edges=edges)
+        constants: dict[str, Any] = {"class": name, "kernels": kernels}
+        if chosen:
+            constants["choices"] = functions.choices
         gap = functions.gap
         return {**constants, "attained": False, "gap": gap} if gap else constants
 
     def restore(self) -> KernelMixture:
-        kernels = tuple(kernel_of(kernel.name, kernel.bandwidth) for kernel in self.kernels)
+        kernels = tuple(kernel.restore() for kernel in self.kernels)
         return KernelMixture(kernels, self.gap or 0.0, self.choices or 1)
 
     def require_axes(self, axes: int) -> None:
         require(len(self.kernels) == axes, "approximation: one kernel an axis")
-        chosen = self.name == "chosen mixture of bumps"
-        require(chosen == (self.choices is not None), "approximation: choices are of a chosen one")
+        edges, chosen = any(kernel.edges for kernel in self.kernels), self.choices is not None
+        fits = self.name == _mixture_name(chosen=chosen, edges=edges)
+        require(fits, "approximation: choices are of a chosen one, and edges of one with edges")
 
 
 class _Linear(_FunctionClass):

@@ -74,7 +74,8 @@ def _expected(part: PlannedPart, resolved: ResolvedSpec) -> float | None:
     """Predict the error of typical data, whatever the choice aimed at; not of several kernels."""
     if part.statistic.candidates:
         return None
-    return part.planned.unit * typical_candidate(part, resolved).expected
+    at_edges = math.prod(kernel.typical_edge_factor for kernel in part.statistic.kernels)
+    return at_edges * part.planned.unit * typical_candidate(part, resolved).expected
 
 
 def typical_candidate(part: PlannedPart, resolved: ResolvedSpec) -> Candidate:

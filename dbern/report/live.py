@@ -221,6 +221,8 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     fits = fits and all(
         array.oblique is None and array.strategy.joint_synthesis is None for array in arrays
     )
+    if any(kernel.edges == "normalized" for array in arrays for kernel in array.kernels):
+        fits = fits and len(synopsis.domain.axes) < 3 and _counts_rows(arrays)
     if fits and regression:
         fits = _counts_rows(arrays) and synopsis.distribution().response is not None
     return arrays if fits else []
@@ -410,7 +412,7 @@ def _bandwidth_stop(
     return {
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
-        "peak": math.prod(kernel.peak for kernel in kernels) / distribution.domain.volume,
+        "peak": math.prod(kernel.highest for kernel in kernels) / distribution.domain.volume,
         "masses": [_sides(_on_released(sides, distribution), arrays) for sides in masses],
         "values": [_sums(sides, bins, arrays) for sides in values]
         if len(axes) == 1

@@ -29,6 +29,7 @@ from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
 from dbern.ledger import BudgetLedger, Reservation, Staging
 from dbern.model.component import Component
+from dbern.model.function_classes import StoredClass
 from dbern.nights.horizon import StreamNode
 from dbern.nights.people import require_blocks
 from dbern.planning.component_plan import PlannedComponent, released_component, with_kernels
@@ -195,15 +196,19 @@ def _derived_from(
     planned: PlannedComponent, released: Int64Array
 ) -> tuple[FloatArray, dict[str, float]]:
     """Values that a lattice is derived from, in unit-cube units, and the facts for readers."""
-    law, value_unit, limit = planned.noise.law, planned.unit, planned.most_silenced
+    law, limit = planned.noise.law, planned.most_silenced
     values = np.ldexp(released.astype(np.float64), law.granularity_exponent)
     if not limit:
         return values, {}
-    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / value_unit)
-    strategy = cast("Strategy", planned.strategy)
-    values, moved, fraction = shrink_within(values, noise, strategy, planned.h, limit / value_unit)
+    noise = family_of(law).covariance(law.values).scaled(planned.noise.scale / planned.unit)
+    strategy, stored = (
+        cast("Strategy", planned.strategy),
+        cast("StoredClass", planned.approximation),
+    )
+    error_unit = planned.unit * stored.restore().edge_factor
+    values, moved, fraction = shrink_within(values, noise, strategy, planned.h, limit / error_unit)
     return values, {
-        "silenced": moved * value_unit,
+        "silenced": moved * error_unit,
         "silenced_share": fraction,
     } if fraction else {}
 
@@ -318,4 +323,5 @@ def _domain(spec: ReleaseSpec) -> dict[str, Any]:
 
 
 def _target_params(spec: ReleaseSpec) -> dict[str, Any]:
-    return {key: value for key, value in spec.learner.get_params().items() if value != ()}
+    parameters = spec.learner.get_params().items()
+    return {key: value for key, value in parameters if value not in ((), None)}

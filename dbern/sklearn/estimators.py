@@ -35,6 +35,9 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default: chosen by the released bins,
         of up to three columns.
+    edges : "normalized", optional
+        Divides the density by the part of a kernel that lies within the bounds, where it falls to a
+        half otherwise.
     resolution : float or mapping of column to float, optional
         What the values of all columns, or of each, are multiples of, such as 1 of whole numbers;
         public. Shares of the rows are far narrower with it.
@@ -64,6 +67,7 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
+    edges: str | None = None
     resolution: float | Mapping[str, float] | None = None
     outside: str = "drop"
 

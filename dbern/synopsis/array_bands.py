@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -57,7 +57,8 @@ _FLOATS = 1e-12  # of the sum of sizes that a sum of products is made of
 class CellBiases:
     """Bounds on an array's approximation error in public cells, in data units.
 
-    `table` (cells_1, .., cells_l) divides the unit cube of the array's lattice evenly.
+    `table` (cells_1, .., cells_l) divides the unit cube of the array's lattice evenly. Where edges
+    are not natural it is of errors at the ends, as certificates are (`Released.relative_errors`).
     """
 
     array: ReleasedArray
@@ -82,13 +83,15 @@ class ArrayBand:
     certificate: Certificate
     biases: CellBiases | None = None
     promised: float = math.inf
+    array: Released = field(kw_only=True)
 
     def at(self, points: FloatArray, *, noise: bool = True) -> FloatArray:
         """Half-widths at points (m, l) on the array's own axes, or all of them but for noise."""
         certificate = self.certificate if noise else replace(self.certificate, noise=0.0)
-        if self.biases is None:
-            return np.full(len(points), certificate.total)
-        return self.biases.at(points) + (certificate.total - certificate.approximation)
+        widths = np.full(len(points), certificate.total)
+        if self.biases is not None:
+            widths = self.biases.at(points) + (certificate.total - certificate.approximation)
+        return widths * self.array.relative_errors(points)
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ class SmoothedArray:
         """Return a band that holds, with all of `num_simultaneous`, but with probability `beta`."""
         if self.bias is None:
             certificate = self._certificate(beta, num_simultaneous)
-            return ArrayBand(certificate, promised=certificate.total)
+            return ArrayBand(certificate, promised=certificate.total, array=self.array)
         array, bias = self.bias.array, self.bias
         certificate = self._certificate(beta * BAND["values"], num_simultaneous)
         count = len(smoothings(array.strategy, array.order)) if self.selected else 1
@@ -213,12 +216,13 @@ class SmoothedArray:
         exponent = math.log((weights.l2.size + bias.private_rows) / beta_i)
         max_total = bias.max_total(exponent)
         worst = max_total * certificate.approximation
-        table = np.minimum(bias.of_cells(weights, exponent), worst)
+        factor = array.function_class.edge_factor
+        table = np.minimum(factor * bias.of_cells(weights, exponent), worst)
         rounding, approximation = max_total * certificate.rounding, float(table.max())
         summary = replace(
             certificate, approximation=approximation, rounding=rounding, beta=float(beta)
         )
-        return ArrayBand(summary, CellBiases(array, table), certificate.total)
+        return ArrayBand(summary, CellBiases(array, table), certificate.total, array=array)
 
     def _certificate(self, beta: Fraction, num_simultaneous: int) -> Certificate:
         return self.array.certificate(

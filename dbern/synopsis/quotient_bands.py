@@ -147,7 +147,7 @@ def _joint_band(
         approximation, rounding = worst.tolist()
         table = np.minimum(table, approximation)
         certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
-        return ArrayBand(certificate, CellBiases(below, table))
+        return ArrayBand(certificate, CellBiases(below, table), array=below)
 
     low, middle, high = map(at_node, _NODES)
     return JointBand((low, middle, high))

@@ -92,6 +92,11 @@ class Released(ABC):
     def grid_bytes(self, counts: Sequence[int]) -> int:
         """Return the memory that a grid takes besides its values, where it grows with it."""
 
+    def relative_errors(self, points: FloatArray) -> FloatArray | float:
+        """Return the most that errors are at points (m, l), over what they are anywhere."""
+        del points
+        return 1.0
+
     @abstractmethod
     def deviation(self, smoothing: Smoothing) -> float:
         """Return the root mean square of its values' noise, from public facts alone."""
@@ -179,7 +184,8 @@ class ReleasedArray(Released):
         Without a smoothing, the nearest node's value.
         """
         if smoothing is not None and self.oblique is None:
-            return self._polynomial(smoothing)(points, total, threads)
+            values = self._polynomial(smoothing)(points, total, threads)
+            return values if self._natural else values / self._mass_within(points)
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         positions = self.cube_positions(points[inside])
@@ -187,7 +193,24 @@ class ReleasedArray(Released):
             values[inside] = self._polynomial(smoothing)(positions, total, threads)
             return values
         values[inside] = self._at_nodes(np.rint(positions * self.lattice.k).astype(np.int64))
-        return values
+        return values if self._natural else values / self._mass_within(points)
+
+    @cached_property
+    def _natural(self) -> bool:
+        """Whether the function is the sum of its kernels (`Kernel`, edges)."""
+        return all(kernel.edges == "natural" for kernel in self.kernels)
+
+    def _mass_within(self, points: FloatArray) -> FloatArray:
+        """Return what its kernels' sum is divided by at points (m, l), for edges that are not."""
+        positions = np.nan_to_num(self.cube_positions(points))
+        axes = zip(self.kernels, positions.T, strict=True)
+        return np.asarray(np.prod([kernel.mass_within(y) for kernel, y in axes], axis=0))
+
+    def relative_errors(self, points: FloatArray) -> FloatArray | float:
+        """Return the most that errors are at points (m, l), over what they are anywhere."""
+        if self._natural:
+            return 1.0
+        return 1 / (self.function_class.edge_factor * self._mass_within(points))
 
     def cube_positions(self, points: FloatArray) -> FloatArray:
         """Move points (m, l) to the unit cube of its lattice; those outside to its surface."""
@@ -207,7 +230,11 @@ class ReleasedArray(Released):
     def on_grid(self, positions: Sequence[FloatArray], smoothing: Smoothing) -> FloatArray:
         """Return values on a product grid of positions in the unit cube."""
         if self.oblique is None:
-            return self._polynomial(smoothing).grid(positions)
+            values = self._polynomial(smoothing).grid(positions)
+            for axis, kernel in enumerate(() if self._natural else self.kernels):
+                masses = kernel.mass_within(positions[axis])
+                values /= np.expand_dims(masses, (*range(axis), *range(axis + 1, values.ndim)))
+            return values
         shape = tuple(len(axis_positions) for axis_positions in positions)
         values, polynomial = np.empty(math.prod(shape)), self._polynomial(smoothing)
         for start in range(0, values.size, _GRID_POINTS):

@@ -95,6 +95,12 @@ def shape(synopsis: Synopsis, shapes: Sequence[str]) -> ShapedSynopsis:
             f'shapes: a function that is a "{combination.kind}" of arrays {able}. Ask the synopsis '
             "itself"
         )
+    kernels = getattr(synopsis.arrays[0], "kernels", ())
+    if not clipped and any(kernel.edges == "normalized" for kernel in kernels):
+        raise SpecError(
+            f'shapes: a density whose edges are normalized can only be "{_NONNEGATIVE}". Leave out '
+            f'"{_NORMALIZED}"'
+        )
     if synopsis.arrays[0].component.oblique is not None and not clipped:
         raise SpecError(
             f'shapes: a density of a full covariance can only be "{_NONNEGATIVE}", as its lattice '

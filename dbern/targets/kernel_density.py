@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 
+from dbern.bernstein.kernels import Edges, with_edges
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
 from dbern.data.domain import Domain, RecordSchema
@@ -42,6 +44,10 @@ class KernelDensity(Smoother):
         Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
+    edges : "natural" or "normalized", optional
+        "natural", the default: kernels reach over the bounds, and where rows are as dense there as
+        inside the density falls to a half. "normalized": it is divided by the part of a kernel that
+        lies within the bounds, so that an even spread is even; errors at the bounds double.
 
     Raises
     ------
@@ -52,18 +58,28 @@ class KernelDensity(Smoother):
     Examples
     --------
     >>> KernelDensity(bandwidth=(0.5, 0.5)).get_params()
-    {'bandwidth': (0.5, 0.5), 'covariance': (), 'kernel': 'gaussian'}
+    {'bandwidth': (0.5, 0.5), 'covariance': (), 'kernel': 'gaussian', 'edges': None}
     """
 
     kind: ClassVar[str] = "kernel-density"
     uses: ClassVar[tuple[str, ...]] = ("group",)
+
+    edges: Edges | None = Field(
+        None, description='edges = "normalized", or leave it out: "natural"'
+    )
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
         """One: a density, or one for each group."""
         record_weights = ByCategory(schema.group) if schema.group else UNIT_WEIGHT
         if self.bandwidth == "auto":
             return (self.chosen_sum("density", schema.domain, record_weights),)
-        return (self.kernel_sum("density", schema.domain, record_weights),)
+        if self.covariance and self.edges == "normalized":
+            raise SpecError(
+                "target.edges: the bounds cut a kernel of a full covariance aslant. Leave it out, "
+                "or write bandwidth = [..] instead of covariance"
+            )
+        density = self.kernel_sum("density", schema.domain, record_weights)
+        return (replace(density, kernels=with_edges(density.kernels, self.edges or "natural")),)
 
     def combination(self, schema: RecordSchema) -> Combination:
         """One column for each group."""
@@ -83,6 +99,7 @@ class KernelDensity(Smoother):
                 f"{domain.dimensions}. Write one number for each axis"
             )
         unit, kernels = domain.density_unit(), equal_kernels(self.kernel, domain, _SMOOTHEST)
+        kernels = with_edges(kernels, self.edges or "natural")
         return ChosenSum(name, domain, kernels, record_weights, unit, kernel=self.kernel)
 
 
@@ -104,9 +121,11 @@ class ChosenSum(KernelSum):
             min(map(finest_deviation, domain.axes)),
         )
         count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
+        edges = self.kernels[0].edges
         candidates = tuple(
             KernelSum(
-                self.name, domain, rounded_kernels(self.kernel, domain, deviation),
+                self.name, domain,
+                with_edges(rounded_kernels(self.kernel, domain, deviation), edges),
                 self.record_weights, self.unit, choices=count, protection=self.protection,
             )
             for deviation in np.geomspace(finest, _SMOOTHEST, count).tolist()

@@ -66,6 +66,11 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "bins": _density("2", mechanism={"k": None, "h": None, "noise": "binned-laplace"}, data__group={
         "column": "cloud", "values": ["a", "b", "<b>c</b>"],
     }),
+    "normalized edges": ("2", {
+        "target": {"bandwidth": _WIDTHS["2"], "edges": "normalized"},
+        "mechanism": {"k": None, "h": None, "noise": "binned-laplace"},
+        "data__group": {"column": "cloud", "values": ["a", "b", "<b>c</b>"]},
+    }),
     "group curves": _density(
         "1", mechanism={"k": None, "h": None, "noise": "binned-laplace"},
         data__group={"column": "cloud", "values": ["a", "b", "<b>c</b>"]},

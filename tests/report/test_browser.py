@@ -220,9 +220,10 @@ _CELLS = """(() => {
 })()"""
 
 
-def test_the_slider_shows_the_density_that_python_answers(script, made):
-    synopsis = made("bins")
-    _, (told, values, widths) = script("bins", chosen("stop", 3, "input"), _CELLS)
+@pytest.mark.parametrize("kind", ["bins", "normalized edges"])
+def test_the_slider_shows_the_density_that_python_answers(script, made, kind):
+    synopsis = made(kind)
+    _, (told, values, widths) = script(kind, chosen("stop", 3, "input"), _CELLS)
     places = np.array([0, 57, 110, 199])
     points = drawn_points(synopsis.domain, places, places)
     factor = float(told.split()[0]) / synopsis.metadata["target"]["bandwidth"][0]
@@ -238,7 +239,7 @@ def test_the_slider_shows_the_density_that_python_answers(script, made):
     sides = product_sides(measure, [density_envelope(*one) for one in parts], of_total=False)
     tail = measure.tail(2 * 200**2, Fraction(1, 20) / 3)
     low, high = confidence_set(sides, tail, (0.0, 1.0))
-    peak = np.prod([one.peak for one in kernels]) / synopsis.domain.volume
+    peak = np.prod([one.highest for one in kernels]) / synopsis.domain.volume
     half = np.reshape(widths, (200, 200))[np.ix_(places, places)].T.ravel()
     np.testing.assert_allclose(half, peak * (high - low) / 2, rtol=1e-9)
 

@@ -666,7 +666,11 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
     over = np.maximum(np.abs(errors[0] - nodes[:, None] * errors[1]) - 0.1, 0.0) + 1e-9
     certificates = [Certificate(0.0, 0.0, noise, 0.05, 0.0) for noise in noises]
     pairs = zip(certificates, over, strict=True)
-    found = [ArrayBand(one, SimpleNamespace(at=lambda _, own=own: own)) for one, own in pairs]
+    array = SimpleNamespace(relative_errors=lambda _: 1.0)
+    found = [
+        ArrayBand(one, SimpleNamespace(at=lambda _, own=own: own), array=array)
+        for one, own in pairs
+    ]
     parts = [m * below + errors[0], below + errors[1]]
     errors = JointBand(tuple(found)).errors(np.zeros((count, 1)))
     low, high = quotient_bands.ratio_ends(combination, parts, errors)

@@ -1,8 +1,10 @@
 """Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs."""
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Kernel
+from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Edges, Kernel
 from dbern.bernstein.kernels.compact import Biweight, Epanechnikov, Triangle, Triweight
 from dbern.bernstein.kernels.gaussian import Gaussian
 from dbern.bernstein.kernels.matern import Laplace, Matern32, Matern52
@@ -14,6 +16,7 @@ __all__ = [
     "KERNELS",
     "OUTWARD",
     "Biweight",
+    "Edges",
     "Epanechnikov",
     "Gaussian",
     "Kernel",
@@ -23,6 +26,7 @@ __all__ = [
     "Triangle",
     "Triweight",
     "kernel_of",
+    "with_edges",
 ]
 
 KERNELS: dict[str, type[Kernel]] = {
@@ -44,6 +48,11 @@ ALL_KERNELS: Final[Registry[type[Kernel]]] = Registry("dbern.kernels", KERNELS)
 """Ours, and those of installed packages."""
 
 
-def kernel_of(name: str, bandwidth: float) -> Kernel:
+def kernel_of(name: str, bandwidth: float, edges: Edges = "natural") -> Kernel:
     """Return the kernel of that name, one of `ALL_KERNELS`; a SpecError for another."""
-    return ALL_KERNELS.get(name, "target.kernel")(bandwidth)
+    return ALL_KERNELS.get(name, "target.kernel")(bandwidth, edges=edges)
+
+
+def with_edges(kernels: Iterable[Kernel], edges: Edges) -> tuple[Kernel, ...]:
+    """Return the same kernels with these edges."""
+    return tuple(replace(kernel, edges=edges) for kernel in kernels)

@@ -6,11 +6,18 @@ and a record within rounding of an edge could change a value by all of it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
+
+import numpy as np
 
 from dbern.types import FloatArray
+
+Edges: TypeAlias = Literal["natural", "normalized"]
+"""How a function of kernels ends at the bounds of its axis: as their sum does, or divided by the
+part of a kernel's mass that lies within the bounds."""
 
 OUTWARD = 1 + 2.0**-40
 """Factor that rounds a computed float outward: far above the error of any sum made here."""
@@ -21,6 +28,8 @@ EXP_ULPS = 4
 MIN_EXPONENT = -700.0
 """Least exponent that counts: exp below it is subnormal or zero, far below every stated error."""
 
+_EVENLY = (np.arange(1024) + 0.5) / 1024
+
 
 @dataclass(frozen=True)
 class Kernel(ABC):
@@ -29,9 +38,16 @@ class Kernel(ABC):
     Bounds hold for the exact function; a computed value at an exact argument is off by at most
     `ulps` units of ``peak * 2^-53``. The bandwidth is in unit-cube units: a standard deviation,
     length scale or half-width, as the kernel says.
+
+    *Edges.* The mass ``M(y) = int_0^1 K(y - t) dt`` that lies within the bounds grows from either
+    end of the unit interval to its middle, as ``M'(y) = K(y) - K(1 - y)`` and K decreases: it is
+    least at the ends, half of that of two intervals. Where edges are "normalized" the released
+    function is ``F / M``: M is public, so that this is post-processing, and errors are at most
+    ``1 / M(0)`` times those of F.
     """
 
     bandwidth: float
+    edges: Edges = field(default="natural", kw_only=True)
 
     name: ClassVar[str]
     ulps: ClassVar[int]
@@ -78,6 +94,29 @@ class Kernel(ABC):
     @abstractmethod
     def cumulative(self, x: FloatArray) -> FloatArray:
         """``int_-inf^x K`` elementwise, but for rounding."""
+
+    def mass_within(self, y: FloatArray) -> FloatArray:
+        """Return M at positions of the unit interval, elementwise; 1 with natural edges."""
+        if self.edges == "natural":
+            return np.ones_like(y)
+        return np.asarray(self.cumulative(1 - y) - self.cumulative(-y))
+
+    @property
+    def edge_factor(self) -> float:
+        """``sup 1 / M``, rounded outward: `cumulative` is off by a few units of ``2^-53``."""
+        if self.edges == "natural":
+            return 1.0
+        return OUTWARD / (float(self.mass_within(np.zeros(1))[0]) - 2.0**-50)
+
+    @property
+    def typical_edge_factor(self) -> float:
+        """Root mean square of ``1 / M`` over the unit interval."""
+        return math.sqrt(np.mean(self.mass_within(_EVENLY) ** -2))
+
+    @property
+    def highest(self) -> float:
+        """``sup K(y - t) / M(y)``, rounded outward."""
+        return self.peak * self.edge_factor
 
     @abstractmethod
     def chebyshev_bound(self, degree: int, radius: float) -> float:

@@ -198,13 +198,20 @@ def function_title(combination: Combination, domain: Domain, metadata: Mapping[s
 def _smoothed_text(target: Mapping[str, Any]) -> str:
     """Say how wide each row is smoothed, where it is."""
     widths = target.get("bandwidth")
-    edges = ", even at the bounds" * (target.get("edges") == "normalized")
+    edges = _edges_text(target.get("edges"))
     if target.get("chosen_of") or widths == "auto":
         return f", smoothed as the release chooses{edges}"
     if not isinstance(widths, list | tuple) or not all(isinstance(w, int | float) for w in widths):
         return ""  # a learner of somebody else's, or a store that nobody vouches for
     texts = " and ".join(f"{width:.3g}" for width in widths)
     return f", smoothed over {texts}{edges}" if widths else ""
+
+
+def _edges_text(edges: Any) -> str:
+    """Say how a density ends at its bounds, where that is not natural."""
+    texts = edges if isinstance(edges, list | tuple) else [edges] if edges else []
+    different = all(isinstance(text, str) for text in texts) and {*texts} - {"natural"}
+    return f", edges {and_text(list(dict.fromkeys(texts)))}" if different else ""
 
 
 def change_text(protection: Protection) -> str:

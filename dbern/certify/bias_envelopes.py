@@ -176,15 +176,15 @@ def _bin_errors(
 
 
 def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> FloatArray:
-    """K at the least distance of each pair, its largest value there."""
+    """Largest K at the distances of each pair."""
     (of_bins, degree), bins = counted, np.arange(sum(counted))
     low, high = np.maximum(bins - degree, 0) / of_bins, np.minimum(bins + 1, of_bins) / of_bins
     maxima = np.empty((cells, len(bins)))
     for first in range(0, cells, ROWS):
         rows = slice(first, first + ROWS)
         start = np.arange(cells)[rows, None] / cells
-        nearest, _ = distances(start, start + 1 / cells, low, high)
-        maxima[rows] = OUTWARD * kernel(nearest) + FLOATS * kernel.peak
+        apart = distances(start, start + 1 / cells, low, high)
+        maxima[rows] = OUTWARD * kernel.largest(*apart) + FLOATS * kernel.peak
     return maxima
 
 

@@ -204,7 +204,9 @@ class _Strip:
         stop = start + 1 / self.expansion.cells
         nearest, farthest = distances(start, stop, ends[:-1], ends[1:])
         mixed = OUTWARD * on_cells(np.maximum, self.sizes + self.expansion.cut, bins.degree)
-        excess = kernel(nearest) + mixed  # |sum_j a_j beta_j| is at most a mixture of |a_j|
+        excess = (
+            kernel.largest(nearest, farthest) + mixed
+        )  # |sum_j a_j beta_j| is at most a mixture of |a_j|
         touched = [(nearest <= kink) & (kink <= farthest) for kink in kernel.kinks]
         kinked = np.any([np.zeros(excess.shape, bool), *touched], axis=0)
         near = excess > allowed  # elsewhere r is as small as K and its release themselves

@@ -97,7 +97,7 @@ class InterpolatedErrors:
         start, stop = (nodes[:, end, None, None] / self.k for end in (0, -1))
         nearest, farthest = distances(start, stop, low, high)
         sizes = np.abs(self.bins.synthesis[nodes]).max(axis=1)
-        reached = self.kernel(nearest)
+        reached = self.kernel.largest(nearest, farthest)
         excess = reached + on_cells(np.maximum, sizes, degree)[:, :, None]
         lines = np.minimum(self._missed_by_lines(nearest, farthest, 1 / self.k), reached)
         near = np.flatnonzero((excess > _NEAR * self.kernel.peak).any(axis=(0, 2)))

@@ -76,7 +76,7 @@ def _require_kernel(name: str) -> None:
 class _Kernel(StrictModel):
     name: Annotated[str, checked(_require_kernel)]
     bandwidth: Annotated[float, Field(ge=_MIN_BANDWIDTH, le=_MAX_BANDWIDTH)]
-    edges: Literal["normalized"] = ABSENT
+    edges: Literal["normalized", "periodic"] = ABSENT
 
     @classmethod
     def constants(cls, kernel: Kernel) -> dict[str, Any]:

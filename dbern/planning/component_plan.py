@@ -318,7 +318,7 @@ def _certify(
 
 def _lower_bound(statistic: Statistic, resolved: ResolvedSpec) -> LowerBound:
     """Bound from below the error of sums over records, which attain their sensitivity."""
-    if not statistic.additive:
+    if not statistic.additive or any(kernel.edges == "periodic" for kernel in statistic.kernels):
         return LowerBound()
     spec, charge, n = resolved.spec, resolved.charge, resolved.n
     function = statistic.function_sensitivity * statistic.unit / n

@@ -35,9 +35,9 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
     bandwidth : "auto", float or sequence of float
         Of all columns or of each, in their units. "auto", the default: chosen by the released bins,
         of up to three columns.
-    edges : "normalized", optional
-        Divides the density by the part of a kernel that lies within the bounds, where it falls to a
-        half otherwise.
+    edges : "normalized", "periodic" or a sequence of these and "natural", optional
+        "normalized" divides the density by the part of a kernel that lies within the bounds, where
+        it falls to a half otherwise; with "periodic" bounds are one period, such as 0 and 24.
     resolution : float or mapping of column to float, optional
         What the values of all columns, or of each, are multiples of, such as 1 of whole numbers;
         public. Shares of the rows are far narrower with it.
@@ -67,7 +67,7 @@ class KernelDensity(DensityMixin, ReleasingEstimator):
 
     bandwidth: PerAxis | Literal["auto"] | None = "auto"
     kernel: str | None = None
-    edges: str | None = None
+    edges: str | Sequence[str] | None = None
     resolution: float | Mapping[str, float] | None = None
     outside: str = "drop"
 

@@ -48,9 +48,11 @@ def lower_bound_of(released: ReleaseMetadata, beta: float) -> LowerBound:
     rows = PrivacyUnit.shown(released.unit).max_contributions
     unsigned = first.counted_in == first.arrays and first.oblique is None
     mixture = first.approximation.restore()
-    kernels = mixture.kernels if unsigned and isinstance(mixture, KernelMixture) else ()
+    kernels = mixture.kernels if isinstance(mixture, KernelMixture) else ()
+    if any(kernel.edges == "periodic" for kernel in kernels):  # no bound is proved of such sums
+        return LowerBound()
     privacy = GroupPrivacy(epsilon, beta, n, delta, rows)
-    return strongest_bound(first.sensitivity.function, privacy, kernels)
+    return strongest_bound(first.sensitivity.function, privacy, kernels if unsigned else ())
 
 
 @dataclass(frozen=True)

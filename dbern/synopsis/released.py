@@ -185,7 +185,7 @@ class ReleasedArray(Released):
         """
         if smoothing is not None and self.oblique is None:
             values = self._polynomial(smoothing)(points, total, threads)
-            return values if self._natural else values / self._mass_within(points)
+            return values / self._mass_within(points) if self._normalized else values
         values = np.full(len(points), np.nan)
         inside = self.domain.inside(points)
         positions = self.cube_positions(points[inside])
@@ -193,22 +193,22 @@ class ReleasedArray(Released):
             values[inside] = self._polynomial(smoothing)(positions, total, threads)
             return values
         values[inside] = self._at_nodes(np.rint(positions * self.lattice.k).astype(np.int64))
-        return values if self._natural else values / self._mass_within(points)
+        return values / self._mass_within(points) if self._normalized else values
 
     @cached_property
-    def _natural(self) -> bool:
-        """Whether the function is the sum of its kernels (`Kernel`, edges)."""
-        return all(kernel.edges == "natural" for kernel in self.kernels)
+    def _normalized(self) -> bool:
+        """Whether the function is the sum of its kernels over their masses (`Kernel`, edges)."""
+        return any(kernel.edges == "normalized" for kernel in self.kernels)
 
     def _mass_within(self, points: FloatArray) -> FloatArray:
-        """Return what its kernels' sum is divided by at points (m, l), for edges that are not."""
+        """Return what its kernels' sum is divided by at points (m, l)."""
         positions = np.nan_to_num(self.cube_positions(points))
         axes = zip(self.kernels, positions.T, strict=True)
         return np.asarray(np.prod([kernel.mass_within(y) for kernel, y in axes], axis=0))
 
     def relative_errors(self, points: FloatArray) -> FloatArray | float:
         """Return the most that errors are at points (m, l), over what they are anywhere."""
-        if self._natural:
+        if not self._normalized:
             return 1.0
         return 1 / (self.function_class.edge_factor * self._mass_within(points))
 
@@ -231,7 +231,7 @@ class ReleasedArray(Released):
         """Return values on a product grid of positions in the unit cube."""
         if self.oblique is None:
             values = self._polynomial(smoothing).grid(positions)
-            for axis, kernel in enumerate(() if self._natural else self.kernels):
+            for axis, kernel in enumerate(self.kernels if self._normalized else ()):
                 masses = kernel.mass_within(positions[axis])
                 values /= np.expand_dims(masses, (*range(axis), *range(axis + 1, values.ndim)))
             return values

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from dbern.bernstein.kernels import Edges, with_edges
+from dbern.bernstein.kernels import WIDEST, Edges, with_edges
 from dbern.combination.base import Combination
 from dbern.combination.functions import Identity, Stack
 from dbern.data.domain import Domain, RecordSchema
@@ -44,10 +44,11 @@ class KernelDensity(Smoother):
         Instead of it: the covariance of a Gaussian, symmetric and positive definite.
     kernel : str
         One of `dbern.bernstein.kernels.KERNELS`.
-    edges : "natural" or "normalized", optional
-        "natural", the default: kernels reach over the bounds, and where rows are as dense there as
-        inside the density falls to a half. "normalized": it is divided by the part of a kernel that
-        lies within the bounds, so that an even spread is even; errors at the bounds double.
+    edges : "natural", "normalized" or "periodic", or a sequence of them, optional
+        Of all axes or of each. "natural", the default: kernels reach over the bounds, and where
+        rows are as dense there as inside the density falls to a half. "normalized": it is divided
+        by the part of a kernel that lies within the bounds, so that an even spread is even; errors
+        at the bounds double. "periodic": the bounds are one period, as of hours and angles.
 
     Raises
     ------
@@ -64,8 +65,10 @@ class KernelDensity(Smoother):
     kind: ClassVar[str] = "kernel-density"
     uses: ClassVar[tuple[str, ...]] = ("group",)
 
-    edges: Edges | None = Field(
-        None, description='edges = "normalized", or leave it out: "natural"'
+    edges: Edges | Annotated[tuple[Edges, ...], Field(strict=False)] | None = Field(
+        None,
+        description='edges = "normalized" or "periodic", or a list of one for each axis; '
+        'left out it is "natural"',
     )
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
@@ -73,13 +76,32 @@ class KernelDensity(Smoother):
         record_weights = ByCategory(schema.group) if schema.group else UNIT_WEIGHT
         if self.bandwidth == "auto":
             return (self.chosen_sum("density", schema.domain, record_weights),)
-        if self.covariance and self.edges == "normalized":
+        density = self.kernel_sum("density", schema.domain, record_weights)
+        edges = self._edges(schema.domain)
+        if self.covariance and {*edges} != {"natural"}:
             raise SpecError(
                 "target.edges: the bounds cut a kernel of a full covariance aslant. Leave it out, "
                 "or write bandwidth = [..] instead of covariance"
             )
-        density = self.kernel_sum("density", schema.domain, record_weights)
-        return (replace(density, kernels=with_edges(density.kernels, self.edges or "natural")),)
+        for kernel, edge, axis in zip(density.kernels, edges, schema.domain.axes, strict=True):
+            if edge == "periodic" and kernel.deviation > WIDEST:
+                widest = WIDEST / kernel.deviation * kernel.bandwidth * axis.width
+                raise SpecError(
+                    "target.edges: next to nothing is left of a period under so wide a kernel. "
+                    f"Write a bandwidth of {widest:.3g} or less for {axis.name}"
+                )
+        return (replace(density, kernels=with_edges(density.kernels, edges)),)
+
+    def _edges(self, domain: Domain) -> tuple[Edges, ...]:
+        """Return the edges of each axis."""
+        if isinstance(self.edges, tuple):
+            if len(self.edges) != domain.dimensions:
+                raise SpecError(
+                    f"target.edges: has {len(self.edges)} entries for {domain.dimensions} axes. "
+                    f"Write one for each of {', '.join(domain.names)}, or one text"
+                )
+            return self.edges
+        return (self.edges or "natural",) * domain.dimensions
 
     def combination(self, schema: RecordSchema) -> Combination:
         """One column for each group."""
@@ -99,7 +121,7 @@ class KernelDensity(Smoother):
                 f"{domain.dimensions}. Write one number for each axis"
             )
         unit, kernels = domain.density_unit(), equal_kernels(self.kernel, domain, _SMOOTHEST)
-        kernels = with_edges(kernels, self.edges or "natural")
+        kernels = with_edges(kernels, self._edges(domain))
         return ChosenSum(name, domain, kernels, record_weights, unit, kernel=self.kernel)
 
 
@@ -120,15 +142,17 @@ class ChosenSum(KernelSum):
             _finest_bandwidth(n, float(charge.epsilon), domain.dimensions),
             min(map(finest_deviation, domain.axes)),
         )
-        count = 1 + math.ceil(math.log(_SMOOTHEST / finest) / math.log(_STEP))
-        edges = self.kernels[0].edges
+        edges = tuple(kernel.edges for kernel in self.kernels)
+        smoothest = WIDEST if "periodic" in edges else _SMOOTHEST
+        finest = min(finest, smoothest / 2)
+        count = 1 + math.ceil(math.log(smoothest / finest) / math.log(_STEP))
         candidates = tuple(
             KernelSum(
                 self.name, domain,
                 with_edges(rounded_kernels(self.kernel, domain, deviation), edges),
                 self.record_weights, self.unit, choices=count, protection=self.protection,
             )
-            for deviation in np.geomspace(finest, _SMOOTHEST, count).tolist()
+            for deviation in np.geomspace(finest, smoothest, count).tolist()
         )  # fmt: skip
         lengths = [
             " x ".join(f"{b:.3g}" for b in lengths_of(candidate.kernels, domain))

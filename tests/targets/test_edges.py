@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import reference
@@ -85,6 +87,72 @@ def test_values_errors_and_promises_are_the_natural_ones_over_the_mass(noise, ax
     grid = normalized.grid([9] * axes).transpose(*AXES[:axes]).to_numpy()
     places = [axis.ravel() for axis in np.meshgrid(*[np.linspace(0, 1, 9)] * axes, indexing="ij")]
     np.testing.assert_allclose(grid.ravel(), normalized(np.stack(places, -1)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("bandwidth", [0.002, 0.03, 0.08, 0.2, 0.6])
+def test_bounds_of_a_periodic_kernel_hold_at_many_distances(name, bandwidth):
+    kernel, k = kernel_of(name, bandwidth, "periodic"), 40
+    x, step = np.linspace(0, 1, 200_001, retstep=True)
+    exact = reference.kernel(name, x, bandwidth) + reference.kernel(name, 1 - x, bandwidth)
+    allowed = kernel.ulps * 2.0**-53 * kernel.peak
+    rounded = 4 * (allowed + 2.0**-53 * kernel.slope)
+    for signed in (x, -x, 1 - x):
+        np.testing.assert_allclose(kernel(signed), exact, rtol=0, atol=20 * allowed / bandwidth)
+    assert exact.max() <= kernel.peak <= 1.05 * exact.max()
+    ends = np.linspace(0, 1, 28)
+    parts = [exact[(low <= x) & (x <= high)].max() for low, high in itertools.pairwise(ends)]
+    assert (kernel.largest(ends[:-1], ends[1:]) >= np.multiply(parts, 1 - 1e-12)).all()
+    first, second = np.diff(exact) / step, np.diff(exact, n=2) / step**2
+    assert np.abs(first).max() <= 1.001 * kernel.slope
+    smooth = np.ones(len(second), bool)
+    for kink in kernel.kinks:
+        smooth &= np.abs(x[1:-1] - kink) > 2 * step
+    assert np.abs(second[smooth]).max() <= 1.001 * kernel.curvature + rounded / step**2
+    nodes, t = np.arange(k + 1) / k, np.linspace(0, 1, 1001)[:, None]
+    at_nodes = kernel(nodes - t)
+    assert at_nodes.sum(axis=1).max() <= kernel.lattice_sum(k)
+    assert (at_nodes**2).sum(axis=1).max() <= kernel.square_sum(k)
+    masses_within = kernel.cumulative(1 - POINTS) - kernel.cumulative(-POINTS)
+    np.testing.assert_allclose(masses_within, 2 * integral(name, 0.0, bandwidth), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "edges", "bandwidth"),
+    [
+        ("gaussian", "periodic", 0.04),
+        ("gaussian", "periodic", 0.12),
+        ("laplace", "periodic", 0.05),
+        ("triangle", "periodic", 0.15),
+        ("gaussian", ("periodic", "normalized"), 0.1),
+    ],
+)
+def test_a_period_has_no_ends(name, edges, bandwidth):
+    axes = 2 if isinstance(edges, tuple) else 1
+    rng = np.random.default_rng(4)
+    rows = np.column_stack([rng.normal(0, 0.06, 4000) % 1, *[rng.random(4000)] * (axes - 1)])
+    case = planned(axes, n=4000, edges=edges, kernel=name, bandwidth=bandwidth, epsilon="20")
+    points = np.stack(np.meshgrid(*[np.linspace(0, 1, 61 if axes == 1 else 13)] * axes), -1)
+    points = points.reshape(-1, axes)
+    apart = points[:, None] - rows
+    sums = reference.kernel(name, apart, bandwidth)
+    sums[..., 0] += reference.kernel(name, 1 - np.abs(apart[..., 0]), bandwidth)
+    exact = sums.prod(axis=2).mean(axis=1)
+    exact /= masses(points[:, 1:], bandwidth, name) if axes == 2 else 1.0
+    for synopsis in drawn(case, columns(rows), range(4)):
+        low, high = synopsis.interval(points, 1e-6)
+        assert ((low <= exact) & (exact <= high)).all()
+        bound = synopsis.metadata["certificate"]["total"]
+        assert np.abs(synopsis(points) - exact).max() <= bound
+        ends = [np.column_stack([np.full(9, end), *[np.linspace(0, 1, 9)] * (axes - 1)])
+                for end in (0.0, 1.0)]  # fmt: skip
+        assert np.abs(synopsis(ends[0]) - synopsis(ends[1])).max() <= 2 * bound
+        told = synopsis.distribution().density(points, beta=1e-6)
+        assert ((told.low <= exact) & (exact <= told.high)).all()
+        assert synopsis.metadata["certificate"]["lower_bound"] == 0
+    natural = planned(axes, n=4000, kernel=name, bandwidth=bandwidth, epsilon="20")
+    bounds = [plan.certificate.total for _, plan in (case, natural)]
+    assert bounds[0] < (1.5 if axes == 1 else 3.0) * bounds[1]
 
 
 @pytest.mark.parametrize("kind", ["even", "at both ends"])
@@ -173,7 +241,9 @@ def test_groups_and_shapes_are_of_normalized_densities():
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ({"edges": "periodic"}, 'target.edges: .* Write edges = "normalized"'),
+        ({"edges": "round"}, 'target.edges: .* Write edges = "normalized"'),
+        ({"edges": ["periodic"]}, "target.edges: has 1 entries for 2 axes. Write one for each"),
+        ({"edges": "periodic", "bandwidth": [0.1, 0.4]}, "bandwidth of 0.125 or less for y"),
         ({"edges": "normalized", "bandwidth": None, "covariance": [[0.1, 0.0], [0.0, 0.1]]},
          "target.edges: .* Leave it out, or write bandwidth"),
     ],

@@ -1,13 +1,13 @@
 """Kernels of one axis, in unit-cube units, with proved bounds on what the mechanism needs."""
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Final
 
 from dbern.bernstein.kernels.base import EXP_ULPS, OUTWARD, Edges, Kernel
 from dbern.bernstein.kernels.compact import Biweight, Epanechnikov, Triangle, Triweight
 from dbern.bernstein.kernels.gaussian import Gaussian
 from dbern.bernstein.kernels.matern import Laplace, Matern32, Matern52
+from dbern.bernstein.kernels.periodic import WIDEST, Periodic
 from dbern.system import Registry
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "EXP_ULPS",
     "KERNELS",
     "OUTWARD",
+    "WIDEST",
     "Biweight",
     "Edges",
     "Epanechnikov",
@@ -23,6 +24,7 @@ __all__ = [
     "Laplace",
     "Matern32",
     "Matern52",
+    "Periodic",
     "Triangle",
     "Triweight",
     "kernel_of",
@@ -50,9 +52,13 @@ ALL_KERNELS: Final[Registry[type[Kernel]]] = Registry("dbern.kernels", KERNELS)
 
 def kernel_of(name: str, bandwidth: float, edges: Edges = "natural") -> Kernel:
     """Return the kernel of that name, one of `ALL_KERNELS`; a SpecError for another."""
-    return ALL_KERNELS.get(name, "target.kernel")(bandwidth, edges=edges)
+    kernel_class = ALL_KERNELS.get(name, "target.kernel")
+    if edges == "periodic":
+        return Periodic(bandwidth, kernel_class=kernel_class)
+    return kernel_class(bandwidth, edges=edges)
 
 
-def with_edges(kernels: Iterable[Kernel], edges: Edges) -> tuple[Kernel, ...]:
-    """Return the same kernels with these edges."""
-    return tuple(replace(kernel, edges=edges) for kernel in kernels)
+def with_edges(kernels: Sequence[Kernel], edges: Sequence[Edges]) -> tuple[Kernel, ...]:
+    """Return the same kernels with these edges, axis by axis."""
+    pairs = zip(kernels, edges, strict=True)
+    return tuple(kernel_of(kernel.name, kernel.bandwidth, edge) for kernel, edge in pairs)

@@ -15,9 +15,9 @@ import numpy as np
 
 from dbern.types import FloatArray
 
-Edges: TypeAlias = Literal["natural", "normalized"]
-"""How a function of kernels ends at the bounds of its axis: as their sum does, or divided by the
-part of a kernel's mass that lies within the bounds."""
+Edges: TypeAlias = Literal["natural", "normalized", "periodic"]
+"""How a function of kernels ends at the bounds of its axis: as their sum does, divided by the part
+of a kernel's mass that lies within the bounds, or going on at the other bound."""
 
 OUTWARD = 1 + 2.0**-40
 """Factor that rounds a computed float outward: far above the error of any sum made here."""
@@ -95,16 +95,21 @@ class Kernel(ABC):
     def cumulative(self, x: FloatArray) -> FloatArray:
         """``int_-inf^x K`` elementwise, but for rounding."""
 
+    def largest(self, nearest: FloatArray, farthest: FloatArray) -> FloatArray:
+        """Bound K between two distances, elementwise: it is largest at the nearest, as it falls."""
+        del farthest
+        return self(nearest)
+
     def mass_within(self, y: FloatArray) -> FloatArray:
-        """Return M at positions of the unit interval, elementwise; 1 with natural edges."""
-        if self.edges == "natural":
+        """Return M at positions (..) of the unit interval; 1 unless edges are normalized."""
+        if self.edges != "normalized":
             return np.ones_like(y)
         return np.asarray(self.cumulative(1 - y) - self.cumulative(-y))
 
     @property
     def edge_factor(self) -> float:
         """``sup 1 / M``, rounded outward: `cumulative` is off by a few units of ``2^-53``."""
-        if self.edges == "natural":
+        if self.edges != "normalized":
             return 1.0
         return OUTWARD / (float(self.mass_within(np.zeros(1))[0]) - 2.0**-50)
 

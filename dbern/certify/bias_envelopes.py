@@ -183,8 +183,8 @@ def _kernel_maxima(kernel: Kernel, counted: tuple[int, int], cells: int) -> Floa
     for first in range(0, cells, ROWS):
         rows = slice(first, first + ROWS)
         start = np.arange(cells)[rows, None] / cells
-        apart = distances(start, start + 1 / cells, low, high)
-        maxima[rows] = OUTWARD * kernel.largest(*apart) + FLOATS * kernel.peak
+        nearest, farthest = distances(start, start + 1 / cells, low, high)
+        maxima[rows] = OUTWARD * kernel.largest(nearest, farthest) + FLOATS * kernel.peak
     return maxima
 
 

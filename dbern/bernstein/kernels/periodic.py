@@ -46,7 +46,7 @@ class Periodic(Kernel):
         return 2 * self.kernel_class.ulps + 2
 
     @cached_property
-    def _one(self) -> Kernel:
+    def _repeated(self) -> Kernel:
         return self.kernel_class(self.bandwidth)
 
     @property
@@ -66,59 +66,59 @@ class Periodic(Kernel):
     @property
     def slope(self) -> float:
         """``sup |K'|``, rounded outward."""
-        return self._factor * self._one.slope
+        return self._factor * self._repeated.slope
 
     @property
     def curvature(self) -> float:
         """``sup |K''|`` off the kinks, rounded outward."""
-        return self._factor * self._one.curvature
+        return self._factor * self._repeated.curvature
 
     @property
     def third_derivative_bound(self) -> float:
         """``sup |K'''|`` off the kinks, rounded outward."""
-        return self._factor * self._one.third_derivative_bound
+        return self._factor * self._repeated.third_derivative_bound
 
     @property
     def jumps(self) -> bool:
         """Whether K' jumps at a kink."""
-        return self._one.jumps or not self._narrow
+        return self._repeated.jumps or not self._narrow
 
     @property
     def deviation(self) -> float:
         """Standard deviation of k."""
-        return self._one.deviation
+        return self._repeated.deviation
 
     @property
     def kinks(self) -> tuple[float, ...]:
         """Distances of those of k, and of those of the other term."""
-        own = [kink for kink in self._one.kinks if kink < 1]
-        others = [1 - kink for kink in own if kink > 0]
-        return tuple(sorted({*own, *others, *([] if self._narrow else [0.0])}))
+        kinks = [kink for kink in self._repeated.kinks if kink < 1]
+        mirrored = [1 - kink for kink in kinks if kink > 0]
+        return tuple(sorted({*kinks, *mirrored, *([] if self._narrow else [0.0])}))
 
     def __call__(self, x: FloatArray) -> FloatArray:
         """``K(x)`` elementwise."""
         distance = np.abs(x)
-        return np.asarray(self._one(distance) + self._one(1 - distance))
+        return np.asarray(self._repeated(distance) + self._repeated(1 - distance))
 
     def largest(self, nearest: FloatArray, farthest: FloatArray) -> FloatArray:
         """Bound K between two distances, elementwise: each term by its nearest point."""
-        return np.asarray(self._one(nearest) + self._one(np.maximum(1 - farthest, 0.0)))
+        return np.asarray(self._repeated(nearest) + self._repeated(np.maximum(1 - farthest, 0.0)))
 
     def cumulative(self, x: FloatArray) -> FloatArray:
         """``1/2 + int_0^x K`` elementwise, but for rounding."""
-        distance, one = np.abs(x), self._one
-        whole = float(one.cumulative(np.ones(1))[0])
-        mass = one.cumulative(distance) - 0.5 + whole - one.cumulative(1 - distance)
+        distance, repeated = np.abs(x), self._repeated
+        whole = float(repeated.cumulative(np.ones(1))[0])
+        mass = repeated.cumulative(distance) - 0.5 + whole - repeated.cumulative(1 - distance)
         return np.asarray(0.5 + np.sign(x) * mass)
 
     def chebyshev_bound(self, degree: int, radius: float) -> float:
         """Bound the coefficient by those of both terms."""
-        return 2 * self._one.chebyshev_bound(degree, radius)
+        return 2 * self._repeated.chebyshev_bound(degree, radius)
 
     def lattice_sum(self, k: int) -> float:
         """Bound ``max_t sum_v K(v/k - t)`` over every position t of the unit interval."""
-        return 3 * self._one.lattice_sum(k)
+        return 3 * self._repeated.lattice_sum(k)
 
     def square_sum(self, k: int) -> float:
         """Bound ``max_t sum_v K(v/k - t)^2``: a square of two terms is at most twice both."""
-        return 6 * self._one.square_sum(k)
+        return 6 * self._repeated.square_sum(k)

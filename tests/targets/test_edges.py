@@ -17,6 +17,8 @@ from dbern.planning.spec import ReleaseSpec
 from dbern.privacy.mechanism import privatize
 from dbern.run.publish import choose_bandwidth
 from dbern.synopsis.shaping import shape
+from dbern.targets import KernelDensity
+from dbern.testing import search
 
 BANDWIDTHS = (1e-3, 0.05, 0.3, 2.0, 1e3)
 CASES = [
@@ -153,6 +155,22 @@ def test_a_period_has_no_ends(name, edges, bandwidth):
     natural = planned(axes, n=4000, kernel=name, bandwidth=bandwidth, epsilon="20")
     bounds = [plan.certificate.total for _, plan in (case, natural)]
     assert bounds[0] < (1.5 if axes == 1 else 3.0) * bounds[1]
+
+
+@pytest.mark.parametrize("noise", ["laplace", "binned-laplace", "discrete-gaussian"])
+@pytest.mark.parametrize("neighbors", ["", "add-or-remove-one"])
+@pytest.mark.parametrize("edges", [["periodic", "normalized"], ["periodic", "periodic"]])
+def test_no_neighbours_part_farther_than_is_planned(noise, neighbors, edges):
+    rows = {"neighbors": neighbors, "normalizer": "2"} if neighbors else {}
+    lattice = {} if noise.startswith("binned") else {"k": [5, 4], "h": 2}
+    result = search(KernelDensity, {
+        "data": {"bounds": {"x": [0.0, 24.0], "y": [0.0, 1.0]}, **rows},
+        "target": {"bandwidth": [2.0, 0.1], "edges": edges},
+        "mechanism": {"noise": noise, **lattice},
+        "budget": {"delta": "1e-6" if "gaussian" in noise else "0"},
+    })  # fmt: skip
+    assert not result.found, str(result)
+    assert result.largest > 0.15
 
 
 @pytest.mark.parametrize("kind", ["even", "at both ends"])

@@ -5,9 +5,10 @@ What is released of a bin is ``z_j = c_j + x_j + f_j``: x_j independent draws of
 + max |f| |w|_1`` of ``sum_j w_j z_j`` with the probability that ``sum_j w_j x_j`` stays below ``q
 |w|_2``. Intervals for quotients of such functionals: `dbern.ask.quotients`.
 
-Of an axis with two scales (`dbern.reconstruct.two_scales`) ``z = M c + x + f`` is released. A
+Of axes with two scales (`dbern.reconstruct.two_scales`) ``z = M c + x + f`` is released. A
 functional w of the bins is the functional ``v = w P`` of what is released, as ``v M = w``: all of
 the above holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
+M and P are products over axes, and so are weights of the released numbers if those of bins are.
 
 *The rows in two parts.* Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are
 released, w the response in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P =
@@ -20,10 +21,10 @@ docs/intervals.md, "A mean response lies between the bins of two measures", has 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
 from dbern.privacy.public_numbers import public_stream, uniform
-from dbern.reconstruct.two_scales import TwoScales
+from dbern.reconstruct.two_scales import TwoScales, along_axis
 from dbern.types import FloatArray
 
 RELATIVE_ROUNDING = 1e-12
@@ -57,8 +58,9 @@ _BLOCK_NUMBERS = 1 << 17  # numbers of noise: they stay in a processor's cache
 class NoisyMeasure:
     """Released values that tell the bins of one array, in shares of the public number of rows.
 
-    `values` are the bins (b_1, .., b_l), or of one axis those of two `scales`. `law` is the noise
-    of each, `error` bounds its other errors, and the public stream `stream` simulates its noise.
+    `values` are the bins (b_1, .., b_l), or of an axis those of its two `scales`; where these are
+    empty each axis has one. `law` is the noise of each value, `error` bounds its other errors, and
+    the public stream `stream` simulates its noise.
     `spread` (b_1, .., b_l) are variances of sampling of the bins (`population`). `max_total` is the
     most that bins sum to: infinite where the number of rows is private, as shares are then of a
     normalizer, of which there may be any number of rows.
@@ -70,7 +72,7 @@ class NoisyMeasure:
     error: float
     stream: int = 0
     spread: FloatArray | None = None
-    scales: TwoScales | None = None
+    scales: tuple[TwoScales | None, ...] = ()
     max_total: float = 1.0
 
     @property
@@ -78,18 +80,45 @@ class NoisyMeasure:
         """Numbers of bins (b_1, .., b_l)."""
         return tuple(splines.count for splines in self.splines)
 
+    @property
+    def _released_shape(self) -> tuple[int, ...]:
+        return self.values.shape[-len(self.splines) :]
+
     @cached_property
     def bins(self) -> FloatArray:
         """Estimates of the bins: the released ones, or those of least noise."""
-        return self.values if self.scales is None else self.scales.bins(self.values)
+        values = self.values
+        for index, scales in enumerate(self.scales, values.ndim - len(self.scales)):
+            values = values if scales is None else along_axis(scales.bins, values, index)
+        return values
 
-    def on_released(self, weights: FloatArray) -> FloatArray:
-        """Return the weights (.., released) of released values that equal weights (.., bins)."""
-        return weights if self.scales is None else self.scales.on_released(weights)
+    def on_released(self, weights: FloatArray, *axes: int) -> FloatArray:
+        """Return the weights (.., released) of released values that equal weights (.., bins).
 
-    def on_bins(self, weights: FloatArray) -> FloatArray:
-        """Return the weights (.., bins) of bins that equal weights (.., released)."""
-        return weights if self.scales is None else self.scales.on_bins(weights)
+        They are those of some axes, or without any named of all.
+        """
+        return self._along(TwoScales.on_released, weights, self.shape, axes)
+
+    def on_bins(self, weights: FloatArray, *axes: int) -> FloatArray:
+        """Return the weights (.., bins) of bins that equal weights (.., released), likewise."""
+        return self._along(TwoScales.on_bins, weights, self._released_shape, axes)
+
+    def _along(
+        self,
+        step: Callable[[TwoScales, FloatArray], FloatArray],
+        numbers: FloatArray,
+        shape: Sequence[int],
+        axes: Sequence[int],
+    ) -> FloatArray:
+        """Apply a step of two scales to the axes that have them, of numbers (.., values)."""
+        if not any(self.scales):
+            return numbers
+        axes = axes or range(len(shape))
+        result = numbers.reshape(*numbers.shape[:-1], *(shape[axis] for axis in axes))
+        for index, axis in enumerate(axes, numbers.ndim - 1):
+            if (scales := self.scales[axis]) is not None:
+                result = along_axis(partial(step, scales), result, index)
+        return np.asarray(result.reshape(*numbers.shape[:-1], -1))
 
     def population(self, rows: float) -> NoisyMeasure:
         """Return the measure of independent rows, whose functionals are about their population.
@@ -111,7 +140,7 @@ class NoisyMeasure:
 
     def released_shifts(self, shifts: FloatArray) -> FloatArray:
         """Return the shifts of released values by shifts (bins, m) of the bins."""
-        return shifts if self.scales is None else self.scales.numbers(shifts.T).T
+        return self._along(TwoScales.numbers, shifts.T, self.shape, ()).T
 
     @property
     def variances(self) -> FloatArray | None:
@@ -145,7 +174,7 @@ class NoisyMeasure:
 
         Weights that are made for two scales are a little off, by a share of all rows.
         """
-        largest = float(np.abs(self.values).max(initial=0.0 if self.scales is None else 1.0))
+        largest = float(np.abs(self.values).max(initial=1.0 if any(self.scales) else 0.0))
         return self.error + RELATIVE_ROUNDING * largest
 
     def tail(self, count: int, beta: Fraction) -> Radius:
@@ -181,7 +210,7 @@ class BinView:
     scale they are the same. `noise` has draws of it, (layers, released, draws). `gram` (layers,
     layers, released) has products of the weights of the released values in two layers, and
     `sampled` (layers, layers, bins) those of bins, by the variances of sampling over that of the
-    noise; `max_weights` has the largest sizes of these weights.
+    noise; `max_weights` has the largest sizes of these weights. The bins are those of `axes`.
     """
 
     values: FloatArray
@@ -190,12 +219,13 @@ class BinView:
     sampled: FloatArray | None
     max_weights: FloatArray
     measure: NoisyMeasure
+    axes: tuple[int, ...]
 
     @cached_property
     def total(self) -> Functionals:
         """Sum of the first layer."""
-        scales, (layers, count) = self.measure.scales, self.values.shape
-        weights = np.zeros((1, layers, count if scales is None else self.measure.shape[0]))
+        count = math.prod(self.measure.shape[axis] for axis in self.axes)
+        weights = np.zeros((1, len(self.values), count))
         weights[:, 0] = 1.0
         return self.functionals(weights)[0]
 
@@ -205,7 +235,7 @@ class BinView:
 
     def of(self, weights: FloatArray) -> FloatArray:
         """Return the functionals of the released bins."""
-        weights = self.measure.on_released(weights)
+        weights = self.measure.on_released(weights, *self.axes)
         return np.asarray(np.einsum("mlb,lb->m", weights, self.values))
 
     def draws_of(self, *weights: FloatArray) -> list[FloatArray]:
@@ -230,8 +260,8 @@ class BinView:
         """Return products of `on_released` weights, as variances of two functionals are."""
         product = np.einsum("mlb,lkb,mkb->m", left, self.gram, right)
         if self.sampled is not None:
-            of_bins = self.measure.on_bins(left), self.measure.on_bins(right)
-            product = product + np.einsum("mlb,lkb,mkb->m", of_bins[0], self.sampled, of_bins[1])
+            left, right = (self.measure.on_bins(side, *self.axes) for side in (left, right))
+            product = product + np.einsum("mlb,lkb,mkb->m", left, self.sampled, right)
         return np.asarray(product)
 
     @cached_property
@@ -241,7 +271,7 @@ class BinView:
 
     def functionals(self, *weights: FloatArray) -> list[Functionals]:
         """Evaluate the functionals that weights (m, layers, bins) make, for each of weights."""
-        released = [self.measure.on_released(rows) for rows in weights]
+        released = [self.measure.on_released(rows, *self.axes) for rows in weights]
         pairs = zip(released, self.draws_of(*released), strict=True)
         return [self._evaluate(*pair) for pair in pairs]
 
@@ -276,19 +306,35 @@ def draws_used(count: int, released: int) -> int:
 
 @lru_cache(maxsize=8)
 def _marginal(measure: NoisyMeasure, axes: tuple[int, ...]) -> BinView:
-    summed = tuple(axis for axis in range(measure.values.ndim) if axis not in axes)
-    values, noise = measure.values.sum(axis=summed), measure.noise.sum(axis=summed)
-    gram = np.ones(measure.values.shape).sum(axis=summed).reshape(1, 1, -1)
+    summed = [axis for axis in range(measure.values.ndim) if axis not in axes]
+    single = tuple(axis for axis in summed if not (measure.scales and measure.scales[axis]))
+    weights = {  # of released numbers, for the sum of an axis's bins
+        axis: measure.on_released(np.ones(measure.shape[axis]), axis)
+        for axis in summed
+        if axis not in single
+    }
+
+    def total(numbers: FloatArray, power: int = 1) -> FloatArray:
+        numbers = numbers.sum(axis=single, keepdims=True)
+        for axis, rows in weights.items():
+            numbers = np.expand_dims(np.tensordot(rows**power, numbers, (0, axis)), axis)
+        return numbers
+
+    values, noise = total(measure.values), total(measure.noise)
+    gram = total(np.ones(measure.values.shape), 2).reshape(1, 1, -1)
     sampled = measure.variances
     if sampled is not None:
-        sampled = sampled.sum(axis=summed).reshape(1, 1, -1)
+        sampled = sampled.sum(axis=tuple(summed)).reshape(1, 1, -1)
     flat = noise.reshape(1, values.size, -1)
-    return BinView(values.reshape(1, -1), flat, gram, sampled, np.ones(1), measure)
+    largest = np.array([math.prod(np.abs(rows).max() for rows in weights.values())], np.float64)
+    return BinView(values.reshape(1, -1), flat, gram, sampled, largest, measure, axes)
 
 
 @lru_cache(maxsize=8)
 def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
-    conditions = np.frombuffer(weights).reshape(3, -1)
+    of_bins = np.frombuffer(weights).reshape(3, -1)
+    others = [other for other in range(measure.values.ndim) if other != axis]
+    conditions = measure.on_released(of_bins, *others) if others else of_bins
     values = np.moveaxis(measure.values, axis, 0)
     noise = np.moveaxis(measure.noise, axis, 0)
     layers = np.einsum("lo,bo->lb", conditions, values.reshape(len(values), -1))
@@ -298,14 +344,14 @@ def _conditional(measure: NoisyMeasure, axis: int, weights: bytes) -> BinView:
     sums = {key: np.einsum("o,bod->bd", side, noise) for key, side in distinct.items()}
     summed = np.stack([sums[side.tobytes()] for side in conditions])
 
-    def products(variances: FloatArray) -> FloatArray:
+    def products(sides: FloatArray, variances: FloatArray) -> FloatArray:
         sizes = np.moveaxis(variances, axis, 0).reshape(variances.shape[axis], -1)
-        return np.asarray(np.einsum("lo,ko,bo->lkb", conditions, conditions, sizes, optimize=True))
+        return np.asarray(np.einsum("lo,ko,bo->lkb", sides, sides, sizes, optimize=True))
 
-    gram, variances = products(np.ones(measure.values.shape)), measure.variances
-    sampled = None if variances is None else products(variances)
+    gram, variances = products(conditions, np.ones(measure.values.shape)), measure.variances
+    sampled = None if variances is None else products(of_bins, variances)
     max_weights = np.abs(conditions).max(axis=1)
-    return BinView(layers, summed, gram, sampled, max_weights, measure)
+    return BinView(layers, summed, gram, sampled, max_weights, measure, (axis,))
 
 
 @lru_cache(maxsize=8)
@@ -371,4 +417,5 @@ class SplitMeasure(NoisyMeasure):
             shifts = np.sqrt(spread)[..., None] * draws.reshape(*spread.shape, -1)
             noise += np.stack([self.released_shifts(layer) for layer in shifts])
             variances = np.eye(2)[..., None] * variances.reshape(2, -1)
-        return BinView(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self)
+        axes = tuple(range(len(self.splines)))
+        return BinView(values, noise, gram, variances, np.abs(self.mixing).max(axis=1), self, axes)

@@ -265,8 +265,8 @@ def _noise_mean(
 ) -> float:
     """Return ``tr FS`` for the product F of the axes' forms, of sums of bins."""
     noise, trace, total = measure.covariance, 1.0, 1.0
-    for sums_of_axis, form in zip(sums, forms, strict=True):
-        released = measure.on_released(sums_of_axis)
+    for axis, (sums_of_axis, form) in enumerate(zip(sums, forms, strict=True)):
+        released = measure.on_released(sums_of_axis, axis)
         weights = released.sum(axis=1)
         trace *= float((form * (released @ released.T)).sum())
         total *= float(weights @ form @ weights)

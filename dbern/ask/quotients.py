@@ -474,8 +474,8 @@ def _contrast_of_sum(measure: NoisyMeasure, terms: Sequence[Sequence[FloatArray]
     count = len(terms[0][0])
     zeros, ones = np.zeros(count), np.ones(count)
     numerator = sum((_contracted(measure.bins, term) for term in terms), zeros)
-    terms = [[measure.on_released(rows) for rows in term] for term in terms]
-    total = [measure.on_released(np.ones(splines.count)) for splines in measure.splines]
+    terms = [[measure.on_released(rows, i) for i, rows in enumerate(term)] for term in terms]
+    total = [measure.on_released(np.ones(count), i) for i, count in enumerate(measure.shape)]
     squared = sum(
         (_product(np.einsum("mj,mj->m", x, y) for x, y in zip(left, right, strict=True))
          for left in terms for right in terms), zeros

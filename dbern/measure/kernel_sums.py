@@ -54,11 +54,10 @@ output or not.
 other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
 l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
 
-*Two scales.* What is released of one axis may be ``M c`` of its bins c, with ``M >= 0`` whose
-columns sum to one (`dbern.reconstruct.two_scales`): of the same integers, which are exact here too.
-Nonnegative ones stay so and keep their sum, so both sides and the l1 norm of a move are at most
-those of c, its rounding included; the l2 norm of that is at most its l1 norm. An entry of M is at
-most one, so a record's rounding moves a number by at most ``(p + 1) rho``.
+*Two scales.* ``M c`` of the bins c may be released, M >= 0 of columns that sum to one
+(`dbern.reconstruct.two_scales`): of the same integers, exact here too. Nonnegative ones stay so and
+keep their sum: both sides and the l1 norm of a move, rounding included, are at most those of c, the
+l2 norm at most that l1 norm. A record's rounding moves a number by at most ``(p + 1)^l rho``.
 """
 
 from __future__ import annotations
@@ -101,6 +100,7 @@ from dbern.reconstruct.base import (
     Strategy,
 )
 from dbern.reconstruct.bins import BinnedStrategy
+from dbern.reconstruct.two_scales import along_axis
 from dbern.system import LRUCache
 from dbern.types import UNIT_ROUNDOFF, FloatArray, Int64Array
 
@@ -333,14 +333,12 @@ class BinnedSumAccumulator(RecordAccumulator):
         exactly. The sum of all bins of all outputs is at most one, and so is its float error
         ``3 2^-53``. No bin exceeds one, but for rounding.
         """
-        rho, scales = 2.0**-self.bits, self.strategy.bins[0].scales
+        rho, two_scales = 2.0**-self.bits, self.strategy.two_scales
         touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        record_error, root = (
-            (rho, math.sqrt(touched)) if scales is None else (rho * touched, touched)
-        )
+        record_error, root = (rho * touched, touched) if two_scales else (rho, math.sqrt(touched))
         return Errors(
             kernel=record_error,
             kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),
@@ -384,12 +382,15 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     def to_values(self, state: Int64Array, output: int, slab: Slab) -> FloatArray:
         """Bins of one slab over n; of two scales exact quotients, each rounded once."""
-        if (scales := self.strategy.bins[0].scales) is not None:
-            units = (scales.unit * self.n) << self.bits
-            numerators = scales.multiply_exactly(state[output])[slab.start : slab.stop]
-            return np.array([numerator / units for numerator in numerators])
-        integers = state[output, slab.start : slab.stop].astype(np.float64)
-        return np.ldexp(integers, -self.bits) / self.n
+        if not self.strategy.two_scales:
+            integers = state[output, slab.start : slab.stop].astype(np.float64)
+            return np.ldexp(integers, -self.bits) / self.n
+        numerators, unit = state[output], self.n << self.bits
+        for index, bins in enumerate(self.strategy.bins):
+            if (axis := bins.scales) is not None:
+                numerators = along_axis(axis.multiply_exactly, numerators, index)
+                unit *= axis.unit
+        return np.asarray(numerators[slab.start : slab.stop] / unit, np.float64)
 
 
 @dataclass(frozen=True)

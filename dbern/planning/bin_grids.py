@@ -1,8 +1,8 @@
 """Grids of bins that are tried for a statistic: degrees and cells of every axis.
 
 Wide cells err more, narrow ones have more noise. Cells between are listed where the best ones of
-kernels in use are; where questions are asked, also narrower ones and those of rounded values, and
-on one axis bins of two scales.
+kernels in use are; where questions are asked, also narrower ones, those of rounded values, and
+bins of two scales, which on one axis are tried without questions too.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, part
     *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
     *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
-_HALVED_CELLS = (512, 1024)
+_HALVED_CELLS = (64, 128, 256, 512, 1024)
 _FEWEST_HALVED = 400  # narrow cells: of fewer, shares of usual boxes are sums of few numbers anyway
+_FEWEST_OF_AXES = 48  # the same of several axes, whose numbers multiply
 _MAX_NARROW_CELLS = 512  # of `_TWO_SCALES`
 _ROUNDING = 1e-9  # of cells: a kernel of two steps has as many however its width is rounded
 _MAX_CELLS = 2000  # of an axis of one scale
@@ -44,12 +45,13 @@ _MAX_CELLS = 2000  # of an axis of one scale
 
 @dataclass(frozen=True)
 class BinGrid:
-    """Degree and cells of every axis; `scales` are narrow cells a wide one, parts of a record."""
+    """Degree and cells of every axis; of two scales also narrow cells a wide one, and parts."""
 
     degree: int
     resolution: float
     cells: tuple[int, ...]
-    scales: tuple[int, int] = (1, 1)
+    times: tuple[int, ...] = ()
+    parts: int = 1
 
     @property
     def size(self) -> int:
@@ -58,8 +60,11 @@ class BinGrid:
 
     def bins_for(self, lattice: Lattice) -> BinnedStrategy:
         """Return bins without matrices, which neither values nor sensitivities depend on."""
-        times, parts = self.scales
-        bins = (AxisBins(cells, self.degree, b"", times=times, parts=parts) for cells in self.cells)
+        axes = zip(self.cells, self.times or (1,) * len(self.cells), strict=True)
+        bins = (
+            AxisBins(cells, self.degree, b"", times=times, parts=self.parts if times > 1 else 1)
+            for cells, times in axes
+        )
         return BinnedStrategy(lattice, tuple(bins))
 
 
@@ -89,31 +94,37 @@ def bin_grids(search: Search) -> list[BinGrid]:
     return [*one_scale.values(), *_grids_of_two_scales(search), *halves]
 
 
+def fewest_bins(grids: Sequence[BinGrid]) -> int:
+    """Return how many bins the smallest grid has, of one scale: what is asked of it aside."""
+    return min(grid.size for grid in grids if grid.parts == 1)
+
+
 def _grids_of_two_scales(search: Search) -> Iterator[BinGrid]:
     """Yield bins of two scales of an axis, the wide ones as for the function alone, or hardly."""
-    (kernel,) = search.kernels
-    for degree, resolution, *scales in _TWO_SCALES:
-        times, parts = scales
-        cells = times * math.ceil(resolution / kernel.deviation)
+    widest = max(kernel.deviation for kernel in search.kernels)
+    for degree, resolution, times, parts in _TWO_SCALES if len(search.kernels) == 1 else ():
+        cells = times * math.ceil(resolution / widest)
         if cells <= _MAX_NARROW_CELLS:
-            yield BinGrid(degree, resolution, (cells,), (times, parts))
+            yield BinGrid(degree, resolution, (cells,), (times,), parts)
 
 
 def _grids_of_halves(search: Search, questions: Questions) -> Iterator[BinGrid]:
-    """Yield bins of an axis whose two scales count half of each record, for questions of rows.
+    """Yield bins of axes whose two scales count half of each record, for questions of rows.
 
-    The narrow ones have a node at each multiple and no other, or are as narrow as may be where no
-    density is asked for, which would err nearly twice as much. A share is then a sum of few
-    numbers: of wide cells, and of narrow ones at its ends, least many where a wide cell has about
-    the root of all narrow ones.
+    The narrow ones of an axis have a node at each multiple and no other, or are as narrow as may
+    be where no density is asked for, which would err nearly twice as much, and on each axis so. A
+    share is then a sum of few numbers: of wide cells, and of narrow ones at its ends, least many
+    where a wide cell has about the root of all narrow ones. Axes of few cells have one scale.
     """
-    (multiples,) = search.multiples
-    narrow = () if "density" in questions.names else _HALVED_CELLS
-    for cells in narrow if multiples is None else (multiples.count,):
-        root = math.isqrt(cells - 1) + 1
-        times = next(times for times in range(root, cells + 1) if cells % times == 0)
-        if _FEWEST_HALVED <= cells <= MOST_NARROW and times < cells:
-            yield BinGrid(1, 1.0, (cells,), (times, 2))
+    one_axis, anywhere = len(search.multiples) == 1, None in search.multiples
+    if "density" in questions.names and (anywhere or not one_axis):
+        return
+    fewest = _FEWEST_HALVED if one_axis else _FEWEST_OF_AXES
+    for narrow in _HALVED_CELLS if anywhere else _HALVED_CELLS[:1]:
+        cells = tuple(narrow if axis is None else axis.count for axis in search.multiples)
+        times = tuple(math.isqrt(count) if count >= fewest else 1 for count in cells)
+        if max(times) > 1 and max(cells) <= MOST_NARROW:
+            yield BinGrid(1, 1.0, cells, times, 2)
 
 
 def _grids_of_multiples(search: Search) -> Iterator[BinGrid]:

@@ -22,7 +22,7 @@ import numpy as np
 from dbern.bernstein.basis import INTERPOLATED, MOST_INTERPOLATED
 from dbern.bernstein.kernels import Kernel
 from dbern.errors import SpecError
-from dbern.planning.bin_grids import BinGrid, bin_grids
+from dbern.planning.bin_grids import BinGrid, bin_grids, fewest_bins
 from dbern.planning.search import LARGEST_K, Candidate, Search
 from dbern.reconstruct.base import Lattice, LatticeStrategy
 from dbern.reconstruct.spectral import AxisSpectrum, SpectralStrategy, axis_spectrum
@@ -73,10 +73,9 @@ def bin_candidates(search: Search) -> Iterator[Candidate]:
 def _fitting_grids(search: Search) -> list[BinGrid]:
     """Return grids whose bins are few enough, by degree and cells a deviation."""
     grids = bin_grids(search)
+    if (least := fewest_bins(grids)) > search.most_values:
+        raise too_narrow(search, f"{least} bins", search.most_values)
     fitting = [grid for grid in grids if grid.size <= search.most_values]
-    if not fitting:
-        needed = f"{min(grid.size for grid in grids)} bins"
-        raise too_narrow(search, needed, search.most_values)
     return sorted(fitting, key=lambda grid: (grid.degree, grid.resolution))
 
 
@@ -90,7 +89,7 @@ def _function_of_bins(
     """
     order = search.orders(_FINE_ORDERS)[-1]
     lattices = lattices_to_try(search, FINE_RESOLUTIONS, counted=False)
-    one_scale = [grid for grid in fitting if grid.scales == (1, 1)]
+    one_scale = [grid for grid in fitting if grid.parts == 1]
     usual = min(one_scale, key=lambda grid: (grid.degree != 3, abs(grid.resolution - 1.5)))
     kernel_itself = (0,) * len(order)
     noise = search.estimate(usual.bins_for(lattices[-1]), kernel_itself, order, 0.0).noise
@@ -318,7 +317,7 @@ def _widen(search: Search, factor: float) -> Search:
 
 
 def _fits(search: Search) -> bool:
-    bins = min(grid.size for grid in bin_grids(search)) if search.statistic.binned else 1
+    bins = fewest_bins(bin_grids(search)) if search.statistic.binned else 1
     any_lattice = search.kinked or not search.many_axes
     points = 1 if any_lattice else Lattice(search.resolve(_COARSEST_OF_MANY_AXES)).size
     return max(bins, points) <= search.most_values

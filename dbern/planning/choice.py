@@ -243,12 +243,12 @@ def _questions_of(statistic: Statistic, resolved: ResolvedSpec) -> Questions | N
 
 
 def _takes_two_scales(statistic: Statistic, resolved: ResolvedSpec) -> bool:
-    """Return whether bins of two scales may be released: of rows on the one axis there is.
+    """Return whether bins of two scales may be released: of rows on all axes there are.
 
     A bandwidth is chosen with bins of one scale.
     """
-    one_axis = resolved.spec.domain.dimensions == statistic.domain.dimensions == 1
-    return one_axis and statistic.unsigned and not statistic.candidates
+    all_axes = resolved.spec.domain.dimensions == statistic.domain.dimensions
+    return all_axes and statistic.unsigned and not statistic.candidates
 
 
 def _reference(statistic: Statistic, density: Reference | None) -> Reference | None:

@@ -8,7 +8,7 @@
 `GAPS` cells, and the noise of the bins under the weight. Both are predicted here for rows that are
 spread evenly, at 95 %. Narrow cells make the first small and the second large, in proportion to the
 root of their number; a density wants wide ones. On one axis bins of two scales serve both
-(`dbern.reconstruct.two_scales`), on more one array in between.
+(`dbern.reconstruct.two_scales`), on more one array in between, or two scales shares alone.
 """
 
 from __future__ import annotations
@@ -318,33 +318,35 @@ class Questions:
             for bins, no_edges in zip_longest(axes, exact)
         ]
 
-        def width(edges: float, row_fraction: float) -> float:
-            square, total = _weight_sums(axes, row_fraction)
+        def width(edges: float, fractions: Sequence[float]) -> float:
+            square, total = _weight_sums(axes, fractions)
             return edges + 2 * NOISE_DEVIATIONS * math.sqrt(
                 max(0.0, float(noise.variance(square, total)))
             )
 
         count = len(axes)
-        step = width(max(gaps), 0.5)
-        box = width(sum(2 * gap for gap in gaps) / 2 ** (count - 1), 0.5**count)
+        step = max(width(max(gaps), row) for row in 1.0 - 0.5 * np.eye(count))
+        box = width(sum(2 * gap for gap in gaps) / 2 ** (count - 1), [0.5] * count)
         widths = {"density": density, "mass": box, "cdf": step, "quantile": step}
         return {name: widths[name] for name in self.names}
 
 
-def _weight_sums(axes: Sequence[AxisBins], row_fraction: float) -> tuple[FloatArray, FloatArray]:
-    """Return sums of squares and sums of the weights of a fraction of evenly spread rows.
+def _weight_sums(axes: Sequence[AxisBins], fractions: Sequence[float]) -> FloatArray:
+    """Return the sum of squares and the sum of the weights of rows that are spread evenly.
 
-    Of two scales, of steps that end anywhere in a wide cell.
+    They are those in a fraction of each axis, which multiply: the first ones of it, and of two
+    scales those up to anywhere in a wide cell.
     """
-    scales = axes[0].scales
-    if scales is None:
-        total = np.array(row_fraction * math.prod(bins.count for bins in axes))
-        return total, total
-    bins, first = axes[0].count, round(row_fraction * axes[0].cells)
-    ends = np.arange(first, first + scales.times)
-    steps = np.asarray(np.arange(bins) < ends[:, None], dtype=np.float64)
-    weights = axes[0].on_released(steps)
-    return np.square(weights).sum(axis=1).mean(), weights.sum(axis=1).mean()
+    sums = np.ones(2)
+    for bins, fraction in zip(axes, fractions, strict=True):
+        of_axis = np.full((2, 1), fraction * bins.count)
+        if bins.scales is not None:
+            ends = round(fraction * bins.cells) + np.arange(bins.times)
+            steps = np.asarray(np.arange(bins.count) < ends[:, None], dtype=np.float64)
+            weights = bins.on_released(steps if fraction < 1 else np.ones((1, bins.count)))
+            of_axis = np.stack([np.square(weights).sum(axis=1), weights.sum(axis=1)])
+        sums *= of_axis.mean(axis=1)
+    return sums
 
 
 @dataclass(frozen=True)

@@ -73,8 +73,7 @@ class Candidate:
     @property
     def two_scales(self) -> bool:
         """Whether its bins have two scales."""
-        bins = self.strategy.bins if isinstance(self.strategy, BinnedStrategy) else ()
-        return any(axis.scales is not None for axis in bins)
+        return isinstance(self.strategy, BinnedStrategy) and self.strategy.two_scales
 
     @property
     def error(self) -> float:

@@ -134,7 +134,7 @@ class AxisBins(AxisMap):
 
     def on_released(self, weights: FloatArray) -> FloatArray:
         """Return weights of what is released that are those (.., bins) of the bins."""
-        return weights if self.scales is None else np.asarray(weights @ self.scales.inverse)
+        return weights if self.scales is None else self.scales.on_released(weights)
 
     @cached_property
     def mirrored(self) -> bool:
@@ -198,19 +198,18 @@ class AxisBins(AxisMap):
 
     @classmethod
     def admits(cls, rank: int, nodes: int, axes: int, attributes: Mapping[str, Any]) -> bool:
-        """Return whether attributes say as many bins, of two scales on one axis, in wide cells."""
-        del nodes
-        cells, times = attributes["cells"], attributes.get("times", 1)
+        """Return whether attributes say as many bins, of two scales at most so many."""
+        del nodes, axes
         stated = {"times", "parts"} & set(attributes)
-        if stated and (len(stated) == 1 or axes > 1 or cells > MOST_NARROW):
+        if stated and (len(stated) == 1 or attributes["cells"] > MOST_NARROW):
             return False
-        return bool(cells % times == 0 and rank == cls._of(attributes, b"").rank)
+        return bool(rank == cls._of(attributes, b"").rank)
 
 
 @lru_cache(maxsize=4)
 def _narrow_bins(bins: AxisBins, scales: TwoScales) -> AxisBins:
     """Make `AxisBins.narrow` of two scales, once for all releases of a design."""
-    matrix = bins.synthesis @ scales.matrix
+    matrix = scales.on_bins(bins.synthesis)
     reverse = matrix[::-1, ::-1]
     if np.allclose(matrix, reverse, rtol=0, atol=_ALIKE * np.abs(matrix).max()):
         matrix = (matrix + reverse) / 2
@@ -350,17 +349,23 @@ class BinnedStrategy(AxisStrategy):
         return self.bins
 
     @property
+    def two_scales(self) -> bool:
+        """Whether any axis has two."""
+        return any(axis.scales for axis in self.bins)
+
+    @property
     def counted_shape(self) -> tuple[int, ...]:
         """Shape of the bins that records are counted in: of an axis with scales the narrow ones."""
         return tuple(axis.count for axis in self.bins)
 
     def total(self, released: Iterable[Int64Array]) -> float:
         """Return the sum of all bins, of the slabs of released integers."""
-        scales, integers = self.bins[0].scales, np.concatenate([slab.ravel() for slab in released])
-        if scales is None:
-            return float(sum(integers.tolist()))
-        wide = int(sum(integers[: scales.wide].tolist()))  # most of each record, in few numbers
-        return scales.parts * wide / (scales.parts - 1)
+        integers, factor = np.concatenate([*released]).reshape(self.layout.shape), 1.0
+        for index, axis in enumerate(self.bins):
+            if axis.scales is not None:  # wide ones count most of each record, in few numbers
+                integers = integers.take(range(axis.scales.wide), index)
+                factor *= axis.parts / (axis.parts - 1)
+        return float(factor * sum(integers.ravel().tolist()))
 
     def row_sums(self, axis: int) -> FloatArray:
         """Ones: errors of single bins add up."""

@@ -294,6 +294,7 @@ def _responses(
 def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
-    released, scales = array.released / array.value_unit, array.bins[0].scales
+    released = array.released / array.value_unit
     law, error = array.law, array.released_error
+    scales = tuple(bins.scales for bins in array.bins)
     return NoisyMeasure(released, splines, law, error, stream, scales=scales)

@@ -439,7 +439,7 @@ def test_points_are_where_the_rows_are_however_many_bins_are_noise():
     noisy = bins + rng.laplace(0, 3 / len(rows), bins.shape)
     measure = replace(
         asked(databases(2, 5000)["smooth"]).measures[0],
-        values=noisy, splines=(AxisSplines(90, 0),) * 2, scales=None,
+        values=noisy, splines=(AxisSplines(90, 0),) * 2, scales=(),
     )  # fmt: skip
     np.testing.assert_allclose(
         draw_points(measure, 20_000, 1).mean(axis=0), rows.mean(axis=0), atol=0.01

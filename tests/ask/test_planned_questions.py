@@ -44,28 +44,58 @@ def edge_notes(questions, resolution):
     return [note for note in plan.notes if note.startswith("shares without a resolution ")], plan
 
 
-def halved(high=100.0, resolution=None, questions=("mass",)):
+def halved(high=(100.0,), resolution=None, questions=("mass",)):
     """Narrow cells, and how many a wide one has, of bins whose scales count half of each row."""
-    data = {"n": 20_000, "bounds": {"x": [0.0, high]}, "resolution": resolution}
+    bounds = {name: [0.0, end] for name, end in zip("xyz", high, strict=False)}
+    data = {"n": 20_000, "bounds": bounds, "resolution": resolution}
     mechanism = {"questions": list(questions) or None, "k": None, "h": None, "noise": "auto"}
-    spec = dbern.ReleaseSpec(
-        **sections(data=data, target={"bandwidth": [4.0]}, mechanism=mechanism)
-    )
+    target = {"bandwidth": [4.0] * len(high)}
+    spec = dbern.ReleaseSpec(**sections(data=data, target=target, mechanism=mechanism))
     search = make_search(spec.components[0], ResolvedSpec.of(spec, 20_000))
-    grids = [grid for grid in bin_grids(search) if grid.scales[1] == 2]
+    grids = [grid for grid in bin_grids(search) if grid.parts == 2]
     assert {grid.degree for grid in grids} <= {1}
-    return [(*grid.cells, grid.scales[0]) for grid in grids]
+    return [(*grid.cells, *grid.times) for grid in grids]
 
 
 def test_two_scales_count_half_of_each_row_where_questions_are_asked():
-    assert halved() == [(512, 32), (1024, 32)]
+    assert halved() == [(512, 22), (1024, 32)]
     assert halved(questions=()) == []
     assert halved(questions=("density", "mass")) == []  # a density would err twice as much
-    assert halved(500.0, {"x": 1.0}) == [(500, 25)]
-    assert halved(500.0, {"x": 1.0}, ("density", "mass")) == [(500, 25)]
-    assert halved(399.0, {"x": 1.0}) == []  # few numbers as it is
-    assert halved(499.0, {"x": 1.0}) == []  # no wide cells: a prime
-    assert halved(2049.0, {"x": 1.0}) == []  # too many
+    assert halved([500.0], {"x": 1.0}) == [(500, 22)]
+    assert halved([500.0], {"x": 1.0}, ("density", "mass")) == [(500, 22)]
+    assert halved([399.0], {"x": 1.0}) == []  # few numbers as it is
+    assert halved([499.0], {"x": 1.0}) == [(499, 22)]  # a prime: the last wide cell is cut off
+    assert halved([2049.0], {"x": 1.0}) == []  # too many
+
+
+def test_two_scales_of_several_axes_count_half_of_each_row_on_each():
+    both = {"x": 1.0, "y": 1.0}
+    assert halved([100.0, 60.0], both) == [(100, 60, 10, 7)]
+    assert halved([100.0, 47.0], both) == [(100, 47, 10, 1)]  # few numbers on one of them
+    assert halved([47.0, 40.0], both) == []
+    assert halved([2049.0, 60.0], both) == []
+    assert halved([100.0, 60.0], both, ("density", "mass")) == []
+    assert halved([100.0, 60.0], both, ()) == []
+    assert halved([100.0, 60.0], {"y": 1.0})[0] == (64, 60, 8, 7)
+    pairs = (64, 8), (128, 11), (256, 16), (512, 22), (1024, 32)
+    assert halved([1.0] * 3) == [(*[cells] * 3, *[times] * 3) for cells, times in pairs]
+
+
+def test_widths_of_two_scales_on_two_axes_are_those_of_their_products():
+    """Predicted: a box's, by the noise of least squares of each axis, and a share's of one axis."""
+    axes = [AxisBins(60, 1, b"", times=8, parts=2), AxisBins(48, 1, b"", times=7, parts=2)]
+    of, noise = question_widths.Questions.of(["mass", "cdf"]), NoiseCovariance(0.01)
+    found = of.widths(axes, noise, 0.5, (True, True))
+    squares = []
+    for axis in axes:
+        inverse = np.linalg.pinv(axis.scales.on_bins(np.eye(axis.scales.count)))
+        half = np.arange(axis.count) < axis.cells // 2 + np.arange(axis.times)[:, None]
+        sizes = np.square(half @ inverse).sum(axis=1).mean()
+        squares.append((sizes, np.square(inverse.sum(axis=0)).sum()))
+    (half_x, all_x), (half_y, all_y) = squares
+    assert found["mass"] == pytest.approx(2 * 1.96 * 0.01 * np.sqrt(half_x * half_y))
+    of_axis = max(half_x * all_y, all_x * half_y)
+    assert found["cdf"] == pytest.approx(2 * 1.96 * 0.01 * np.sqrt(of_axis))
 
 
 def test_a_plan_says_by_what_factor_edges_widen_shares():

@@ -53,7 +53,7 @@ COLUMNS = (
 def released_numbers(axis, t):
     """What a record at each t adds to the numbers that are released of an axis, (m, numbers)."""
     bins = bin_matrix(t, axis.cells, axis.degree)
-    return bins if axis.scales is None else bins @ axis.scales.matrix.T
+    return bins if axis.scales is None else axis.scales.numbers(bins)
 
 
 class Case:

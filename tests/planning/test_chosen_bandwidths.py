@@ -263,7 +263,7 @@ def test_an_estimate_by_wide_sums_of_fine_bins_is_that_of_the_bins(monkeypatch):
         law = SimpleNamespace(deviation=1e-5, correlation=-0.1)
         measure = SimpleNamespace(
             splines=(splines,), bins=splines.values(rows).mean(axis=0), covariance=law,
-            on_released=lambda weights: weights,
+            on_released=lambda weights, *_: weights,
         )  # fmt: skip
         kernels = [(kernel_of("gaussian", width),) for width in (0.03, 0.06, 0.12)]
         wide = [kernel_envelopes._cross_validation(measure, one, 4000.0) for one in kernels]

@@ -198,16 +198,26 @@ def test_shares_of_rounded_rows_are_as_narrow_as_counts(name, questions):
     assert quantile <= 2
 
 
-def mean_half_width(rows, keys, **sections_of_spec):
-    """Of twenty boxes with ends anywhere, in those of a Laplace count at epsilon / 20."""
-    spec = ReleaseSpec(**sections(**sections_of_spec))
+def mean_half_width(axes, values, questions, keys=3):
+    """Of twenty boxes with ends anywhere, in those of a Laplace count at epsilon / 20.
+
+    100 000 rows are rounded to so many values an axis, or without any stand anywhere.
+    """
+    top, names = (values or 2) - 1, "xy"[:axes]
+    rows = np.random.default_rng(3).normal(0.5, 0.15, (100_000, axes)).clip(0, 1) * top
+    data = {"bounds": {name: [0, top] for name in names}, "n": len(rows)}
+    spec = ReleaseSpec(**sections(
+        data=data | ({"resolution": dict.fromkeys(names, 1)} if values else {}),
+        target={"bandwidth": [0.05 * top] * axes},
+        mechanism={"questions": questions, "k": None, "h": None, "noise": "auto"},
+    ))  # fmt: skip
     plan, draw, off = plan_files(spec, ()), np.random.default_rng(4), COUNT / len(rows)
-    low, high = spec.domain.axes[0].low, spec.domain.axes[0].high
-    boxes = np.sort(draw.uniform(low, high, (20, 2)), axis=1)
-    exact, wide = centers(spec, plan, {"x": rows}), []
+    boxes = np.sort(draw.uniform(0, top, (axes, 20, 2)), axis=2).swapaxes(0, 1)
+    columns = dict(zip(names, np.rint(rows.T) if values else rows.T, strict=True))
+    exact, wide = centers(spec, plan, columns), []
     for key in range(1, keys + 1):
         d = synopsis_of(spec, plan, exact, key.to_bytes(32, "big")).distribution()
-        wide += [d.mass({"x": tuple(box)}) for box in boxes]
+        wide += [d.mass(dict(zip(names, map(tuple, box), strict=True))) for box in boxes]
     return float(np.mean([answer.high - answer.low for answer in wide])) / 2 / off
 
 
@@ -215,27 +225,27 @@ def mean_half_width(rows, keys, **sections_of_spec):
 @pytest.mark.parametrize("values", [161, 501, 1001, 2001])
 def test_shares_of_many_values_are_as_narrow_as_counts(values):
     """Whatever the number of values, at most as wide as a count's: bins of two scales."""
-    rows = np.rint(np.random.default_rng(3).normal(0.5, 0.15, 100_000).clip(0, 1) * (values - 1))
-    width = mean_half_width(
-        rows, 3,
-        data={"bounds": {"x": [0, values - 1]}, "n": len(rows), "resolution": {"x": 1}},
-        target={"bandwidth": [0.05 * (values - 1)]},
-        mechanism={"questions": ["mass", "quantile"], "k": None, "h": None, "noise": "auto"},
-    )  # fmt: skip
+    width = mean_half_width(1, values, ["mass", "quantile"])
     print(f"\n{values} values: {width:.2f}")
     assert width <= 1
 
 
 @pytest.mark.slow
-def test_shares_of_rows_anywhere_are_asked_of_two_scales():
-    """Without bins of two halves 4.5 of it."""
-    rows = np.random.default_rng(3).normal(0.5, 0.15, 100_000).clip(0, 1)
-    width = mean_half_width(
-        rows, 3, data={"bounds": {"x": [0, 1]}, "n": len(rows)}, target={"bandwidth": [0.05]},
-        mechanism={"questions": ["mass"], "k": None, "h": None, "noise": "auto"},
-    )  # fmt: skip
-    print(f"\n{width:.2f}")
-    assert width <= 4
+@pytest.mark.parametrize(("values", "most"), [(41, 1.5), (101, 3), (201, 4.5)])
+def test_shares_of_many_values_on_two_axes_are_as_narrow_as_some_counts(values, most):
+    """Without bins of two scales 3.8 with 101 values an axis, and 8.6 with 201."""
+    width = mean_half_width(2, values, ["mass"])
+    print(f"\n{values} x {values} values: {width:.2f}")
+    assert width <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("axes", "most"), [(1, 4), (2, 14)])
+def test_shares_of_rows_anywhere_are_asked_of_two_scales(axes, most):
+    """Without bins of two halves 4.5 of it, on two axes 21."""
+    width = mean_half_width(axes, None, ["mass"])
+    print(f"\n{axes} axes: {width:.2f}")
+    assert width <= most
 
 
 @pytest.mark.slow

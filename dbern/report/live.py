@@ -251,14 +251,14 @@ def _sides(envelope: Envelope, arrays: dict[Packed, int]) -> dict[str, int]:
 
 
 def _sums(
-    envelope: Envelope, bins: Sequence[FloatArray], arrays: dict[Packed, int]
+    envelope: Envelope, bins: Sequence[FloatArray], total: FloatArray, arrays: dict[Packed, int]
 ) -> dict[str, dict[str, Any]]:
-    """Sum the bins by weights of one axis, at each position; with the weights' norms."""
+    """Sum the bins by weights of one axis, at each position; with norms, and beside the total's."""
     numbers = {}
     sides = {"low": envelope.lower, "near": envelope.estimate, "high": envelope.upper}
     for name, rows in sides.items():
         sizes = np.abs(rows)
-        of_rows = rows.sum(axis=1), sizes.max(axis=1), sizes.sum(axis=1), (rows**2).sum(axis=1)
+        of_rows = rows @ total, sizes.max(axis=1), sizes.sum(axis=1), (rows**2).sum(axis=1)
         numbers[name] = {"of": [_index_of(rows @ values, arrays) for values in bins]} | {
             key: _index_of(column, arrays)
             for key, column in zip(("sum", "most", "spread", "square"), of_rows, strict=True)
@@ -288,9 +288,10 @@ def _counting_data(
     content: dict[str, Any] = {
         "ends": [axis_edges.tolist() for axis_edges in edges],
         "steps": [
-            [_sides(_on_released(step, distribution), arrays) for step in _steps_at_ends(*axis)]
-            for axis in zip(splines, edges, strict=True)
+            [_sides(_on_released(step, distribution, i), arrays) for step in _steps_at_ends(*axis)]
+            for i, axis in enumerate(zip(splines, edges, strict=True))
         ],
+        "all": [_index_of(weights, arrays) for weights in _of_all(distribution)],
         "stops": stops,
         "start": [stop["factor"] for stop in stops].index(1.0),
         "rows": distribution.rows,
@@ -319,10 +320,16 @@ def _parts(distribution: Distribution | None) -> tuple[SplitMeasure, ...]:
     return split_measures(distribution)
 
 
-def _on_released(weights: Envelope, distribution: Distribution) -> Envelope:
+def _of_all(distribution: Distribution) -> list[FloatArray]:
+    """Return the weights of each axis's released numbers for the sum of all bins."""
+    measure = distribution.measures[0]
+    return [measure.on_released(np.ones(count), axis) for axis, count in enumerate(measure.shape)]
+
+
+def _on_released(weights: Envelope, distribution: Distribution, axis: int) -> Envelope:
     """Return the weights of the released numbers, which of two scales are not the bins."""
     sides = weights.lower, weights.estimate, weights.upper
-    return Envelope(*map(distribution.measures[0].on_released, sides))
+    return Envelope(*(distribution.measures[0].on_released(side, axis) for side in sides))
 
 
 def _steps_at_ends(splines: AxisSplines, edges: FloatArray) -> tuple[Envelope, Envelope]:
@@ -406,15 +413,17 @@ def _bandwidth_stop(
     used = axes if factor != 1.0 or _parts(distribution) else []
     middles = _cell_middles(_CELLS_PER_AXIS[min(len(axes), 2)])
     values = [
-        _on_released(density_envelope(splines, kernel, middles), distribution)
-        for splines, kernel, _ in used
+        _on_released(density_envelope(splines, kernel, middles), distribution, i)
+        for i, (splines, kernel, _) in enumerate(used)
     ]
     return {
         "factor": factor,
         "name": lengths[0] if len(set(lengths)) == 1 else " × ".join(lengths),
         "peak": math.prod(kernel.highest for kernel in kernels) / distribution.domain.volume,
-        "masses": [_sides(_on_released(sides, distribution), arrays) for sides in masses],
-        "values": [_sums(sides, bins, arrays) for sides in values]
+        "masses": [
+            _sides(_on_released(sides, distribution, i), arrays) for i, sides in enumerate(masses)
+        ],
+        "values": [_sums(sides, bins, _of_all(distribution)[0], arrays) for sides in values]
         if len(axes) == 1
         else [_sides(sides, arrays) for sides in values],
     }

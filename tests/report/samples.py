@@ -83,6 +83,14 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "2", mechanism={"k": None, "h": None, "noise": "binned-laplace"},
         data__resolution={"x": 0.5},
     ),
+    "halved": _density(
+        "1", mechanism={"k": None, "h": None, "noise": None, "questions": ["mass"]},
+        data__resolution={"x": 0.02},
+    ),
+    "halved map": _density(
+        "2", mechanism={"k": None, "h": None, "noise": None, "questions": ["mass"]},
+        data__resolution={"x": 0.1, "y": 0.04},
+    ),
     "gaussian": _density("1", budget={"delta": "1e-6"}, mechanism={"noise": "discrete-gaussian"}),
     "regression": ("1", {
         "target": {"kind": "nadaraya-watson", "bandwidth": [1.0]},

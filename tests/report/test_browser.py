@@ -17,6 +17,7 @@ from projects import Project
 from dbern.ask.density import read_kernels
 from dbern.ask.kernel_envelopes import density_envelope
 from dbern.ask.quotients import confidence_set, product_sides, simultaneous_intervals
+from dbern.ask.regions import read_region
 from dbern.ask.splines import intervals
 from dbern.report.budgets import ledger_page
 from dbern.report.colours import INK, channels
@@ -173,6 +174,25 @@ def test_the_rows_in_a_box_are_those_that_python_answers(script, made):
     band = simultaneous_intervals(1, [product_sides(measure, sides, of_total=False)], measure, beta)
     counts = np.array(json.loads(records["counts"])) / asked.rows
     np.testing.assert_allclose(counts, np.ravel(band[:3]), atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:each answer holds")
+@pytest.mark.parametrize("kind", ["halved", "halved map"])
+def test_rows_that_two_scales_count_are_those_that_python_answers(script, made, kind):
+    asked = made(kind).distribution()
+    measure = asked.measures[0]
+    assert all(scales is not None for scales in measure.scales)
+    ((told, records),) = script(kind, chosen("low-0", 4, "input"))
+    box = dict(zip(asked.domain.names, json.loads(told["box"]), strict=True))
+    for target, text in (("records", records["shares"]), ("smoothed", told["found"])):
+        found, (value, low, high) = asked.mass(box, target=target), json.loads(text)
+        assert abs(value - found.value) < 1e-9
+        assert low <= found.low + 1e-9
+        assert found.high <= high + 1e-9
+    inside = asked.weights_for("records").axes(measure, read_region(box, asked.domain))
+    beta = Fraction(1, 20)
+    band = simultaneous_intervals(1, [product_sides(measure, inside, of_total=True)], measure, beta)
+    np.testing.assert_allclose(json.loads(records["shares"]), np.ravel(band[:3]), atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:each answer holds")

@@ -96,7 +96,6 @@ document.addEventListener("DOMContentLoaded", async () => {
 
   // Intervals: dbern.ask, interval.py and bins.py.
   const counting = facts.counting, parts = counting?.parts;
-  const total = (values) => values.reduce((a, b) => a + b, 0);
   const most = (values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0);
   const spread = (values) => values.reduce((a, b) => a + Math.abs(b), 0);
   const dot = (a, b) => a.reduce((all, one, j) => all + one * b[j], 0);
@@ -104,20 +103,21 @@ document.addEventListener("DOMContentLoaded", async () => {
   // Sums of what each released array tells, so many times each.
   const mixed = (arrays, times) => arrays.map((values, g) => values.map((one) => times[g] * one)).reduce(plus);
   const row = (i, table, at) => arrays[table].subarray(at * facts.shape[i], (at + 1) * facts.shape[i]);
+  const ofAll = (of) => axes.reduce((product, _, i) => product * of(row(i, counting.all[i], 0)), 1);
   // Of weights that are products of rows, one low, one near and one high an axis, for every choice of a place on each.
   const known = (given) => {
     const sides = given.map((one) => ({ ...one, gap: one.low.map((own, at) => own.map((low, j) => low - one.high[at][j])) }));
     const high = sides.map(() => "high"), terms = { near: [sides.map(() => "near")], high: [high] };
     terms.low = sides.map((_, turn) => high.map((name, i) => (i !== turn ? name : turn === 0 ? "low" : "gap")));
     const outer = (rows) => rows.reduce((found, own) => Float64Array.from({ length: found.length * own.length }, (_, at) => found[Math.floor(at / own.length)] * own[at % own.length]), [1]);
-    const over = (end, of) => terms[end].map((names) => outer(sides.map((one, i) => one[names[i]].map(of)))).reduce(plus);
+    const over = (end, of) => terms[end].map((names) => outer(sides.map((one, i) => one[names[i]].map((own) => of(own, i))))).reduce(plus);
     const square = (end) => terms[end].flatMap((names) => terms[end].map((others) => outer(sides.map((one, i) => one[names[i]].map((own, at) => dot(own, one[others[i]][at])))))).reduce(plus);
     const side = (end) => ({
       of: (times) => {
         const values = mixed(released, times);
         return terms[end].map((names) => sums(values, sides.map((one, i) => one[names[i]]))).reduce(plus);
       },
-      ...(end === "near" ? {} : { sum: over(end, total), most: over(end, most), spread: over(end, spread), square: square(end) }),
+      ...(end === "near" ? {} : { sum: over(end, (own, i) => dot(own, row(i, counting.all[i], 0))), most: over(end, most), spread: over(end, spread), square: square(end) }),
     });
     return { low: side("low"), near: side("near"), high: side("high") };
   };
@@ -134,7 +134,7 @@ document.addEventListener("DOMContentLoaded", async () => {
     const { low, near, high } = weights, part = what === "part";
     const whole_rows = released.map(() => 1), mine = parts?.response && !part ? whole_rows : released.map((_, g) => Number(g === group));
     const rest = mine.map((one) => 1 - one), own = mixed(released, mine), others = part && mixed(released, rest);
-    const size = own.length, whole = total(own), least = 1e-12 * Math.max(most(own), part ? most(others) : 0);
+    const whole = sums(own, axes.map((_, i) => [row(i, counting.all[i], 0)]))[0], least = 1e-12 * Math.max(most(own), part ? most(others) : 0);
     const error = (part ? 2 * parts.error : counting.errors[group]) + least;
     const lines = (one, other) => {
       const top = one.of(mine), left = part && other.of(rest);
@@ -146,8 +146,8 @@ document.addEventListener("DOMContentLoaded", async () => {
           error * both(2 * one.spread[at], other.spread[at], largest),
         ];
       }
-      const [base, mixed, square] = what === "share" ? [whole, one.sum, size] : [1, null, 0];
-      return (at) => [top[at], base, one.square[at], mixed?.[at] ?? 0, square, 1 + one.most[at], error * (size + one.spread[at])];
+      const [base, mixed, square] = what === "share" ? [whole, one.sum, ofAll((all) => dot(all, all))] : [1, null, 0];
+      return (at) => [top[at], base, one.square[at], mixed?.[at] ?? 0, square, ofAll(most) + one.most[at], error * (ofAll(spread) + one.spread[at])];
     };
     const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
     const value = near.of(mine), base = part ? near.of(whole_rows) : value.map(() => (what === "share" ? whole : 1));

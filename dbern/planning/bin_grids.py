@@ -35,7 +35,7 @@ _TWO_SCALES = (  # degree, wide cells a deviation, narrow cells a wide one, part
     *((2, 1.25, 4, 12), (2, 1.25, 8, 8), (2, 1.25, 8, 12), (2, 1.25, 16, 8), (2, 1.25, 16, 12)),
     *((3, 1.25, 4, 20), (3, 1.25, 8, 12), (3, 1.25, 8, 20)),
 )
-_HALVED_CELLS = (64, 128, 256, 512, 1024)
+_HALVED_CELLS = (64, 128, 256, 512, 768, 1024)
 _FEWEST_HALVED = 400  # narrow cells: of fewer, shares of usual boxes are sums of few numbers anyway
 _FEWEST_OF_AXES = 48  # the same of several axes, whose numbers multiply
 _MAX_NARROW_CELLS = 512  # of `_TWO_SCALES`

@@ -58,7 +58,7 @@ def halved(high=(100.0,), resolution=None, questions=("mass",)):
 
 
 def test_two_scales_count_half_of_each_row_where_questions_are_asked():
-    assert halved() == [(512, 22), (1024, 32)]
+    assert halved() == [(512, 22), (768, 27), (1024, 32)]
     assert halved(questions=()) == []
     assert halved(questions=("density", "mass")) == []  # a density would err twice as much
     assert halved([500.0], {"x": 1.0}) == [(500, 22)]
@@ -77,7 +77,7 @@ def test_two_scales_of_several_axes_count_half_of_each_row_on_each():
     assert halved([100.0, 60.0], both, ("density", "mass")) == []
     assert halved([100.0, 60.0], both, ()) == []
     assert halved([100.0, 60.0], {"y": 1.0})[0] == (64, 60, 8, 7)
-    pairs = (64, 8), (128, 11), (256, 16), (512, 22), (1024, 32)
+    pairs = (64, 8), (128, 11), (256, 16), (512, 22), (768, 27), (1024, 32)
     assert halved([1.0] * 3) == [(*[cells] * 3, *[times] * 3) for cells, times in pairs]
 
 

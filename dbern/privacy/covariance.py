@@ -21,6 +21,12 @@ class NoiseCovariance:
         """The covariance of `factor` times the values."""
         return replace(self, deviation=self.deviation * factor)
 
+    def of_sum(self, count: int) -> NoiseCovariance:
+        """The covariance of sums of `count` values each, no value in two sums."""
+        variance = count * (1 + (count - 1) * self.correlation)  # of a sum, over that of a value
+        correlation = count**2 * self.correlation / variance
+        return NoiseCovariance(self.deviation * math.sqrt(variance), correlation)
+
     def variance(self, squares: FloatArray, sums: FloatArray) -> FloatArray:
         """Variance of sums of values by weights a, given their ``|a|_2^2`` and ``sum a``."""
         quadratic_form = (1 - self.correlation) * squares + self.correlation * np.square(sums)

@@ -25,7 +25,7 @@ from dbern.privacy.error_law import (
 )
 from dbern.privacy.laws import MOST_VALUES, GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.noise_law import NoiseLaw, ValueNoise
-from dbern.privacy.sums import SumErrors, SumNoise
+from dbern.privacy.sums import OutputSum, OutputSumErrors, SumErrors, SumNoise
 from dbern.system import Registry
 
 
@@ -201,7 +201,8 @@ def package_of(noise: str, kinds: Collection[str]) -> str:
 def errors_of(law: ValueNoise) -> ErrorLaw:
     """Return how far noise of this law moves released values, or sums of them."""
     if isinstance(law, SumNoise):
-        return SumErrors(law, errors_of(law.law))
+        errors = OutputSumErrors if isinstance(law, OutputSum) else SumErrors
+        return errors(law, errors_of(law.law))
     return family_of(cast("NoiseLaw", law)).errors(cast("NoiseLaw", law))
 
 

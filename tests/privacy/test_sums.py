@@ -11,7 +11,7 @@ import pytest
 from dbern.privacy.families import errors_of
 from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
-from dbern.privacy.sums import SumNoise
+from dbern.privacy.sums import OutputSum, SumNoise
 
 LAWS = [LaplaceNoise(5000, -20, 5000), GaussianNoise(5000, -20, 5000**2)]
 VECTORS = KNormNoise(5000, -20, 5000, values=2)
@@ -72,3 +72,34 @@ def test_sums_of_vectors_have_the_covariance_of_a_vector():
     for weights in ([1.0, 1.0], [1.0, -1.0]):
         variance = errors.covariance.variance(np.array(2.0), np.array(sum(weights)))
         assert (weights @ drawn).var() == pytest.approx(variance, rel=0.04)
+
+
+@pytest.mark.parametrize(
+    "law", [*LAWS, KNormNoise(5000, -20, 5000, values=8)], ids=lambda law: law.kind
+)
+def test_a_sum_of_outputs_has_the_noise_of_one_release(law):
+    """Of outputs of one vector too: their sum errs less than that of two releases."""
+    size, outputs = 4, 2
+    of_sum = OutputSum.of(law, (1.0,) * outputs)
+    assert of_sum.values == law.values / outputs
+    errors, single = errors_of(of_sum), errors_of(law)
+    drawn = errors.simulate(size, DRAWS, public_stream("a sum of outputs", 0))
+    both = single.simulate(outputs * size, DRAWS, public_stream("a sum of outputs", 0))
+    np.testing.assert_array_equal(drawn, both[:size] + both[size:])
+    found, told = np.cov(drawn), errors.covariance
+    known = told.deviation**2 * (
+        (1 - told.correlation) * np.eye(size) + told.correlation * np.ones((size, size))
+    )
+    np.testing.assert_allclose(found, known, atol=0.04 * known[0, 0])
+    if law.values < math.inf:  # as independent releases it would be more
+        assert told.deviation < 0.98 * errors_of(SumNoise.of(law, (1.0, 1.0))).covariance.deviation
+        assert np.abs(found - 2 * single.covariance.deviation**2 * np.eye(size)).max() > (
+            0.1 * known[0, 0]
+        )
+    level, weights = math.log(20), np.array([1.0, -0.5, 2.0, 0.3])
+    for each in (weights, np.ones(size), np.eye(size)[0]):
+        root, largest = np.array([np.linalg.norm(each)]), np.array([np.abs(each).max()])
+        beyond = (np.abs(each @ drawn) > errors.weighted_tail(root, largest, level)).mean()
+        assert beyond <= 2 / 20 + 5 * math.sqrt(0.05 / DRAWS)
+        far = (np.abs(each @ drawn) > errors.weighted_tail(root / 3, largest / 3, level)).mean()
+        assert far > 2 / 20 or law.values < math.inf, "a third of it would not do"

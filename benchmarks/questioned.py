@@ -65,12 +65,15 @@ def asked(
 
 
 def responding(rows: Any, responses: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:
-    """The same of a regression of responses from 0 to 1, each array with half of the budget."""
-    of_rows, of_responses = exact or (counted(rows), counted(rows, weights=2 * responses - 1))
-    half = {"epsilon": 0.5 * how.pop("epsilon", 1.0), **how}
-    d = asked(rows, key, exact=of_rows, **half)
-    (measure,) = asked(rows, key and key + 10_000, exact=of_responses, **half).measures
-    return replace(d, response=ReleasedResponses((replace(measure, stream=1),), 0.0, 1.0))
+    """The same of a regression of responses from 0 to 1; `exact` has the bins of both parts."""
+    exact = exact or [counted(rows, weights=part) for part in (responses, 1 - responses)]
+    first, second = (
+        asked(rows, key and key + 10_000 * i, exact=e, **how) for i, e in enumerate(exact)
+    )
+    (measure,), (rest,) = first.measures, second.measures
+    both = replace(measure, values=np.stack([measure.values, rest.values]))
+    response = ReleasedResponses((both,), 0.0, 1.0)
+    return replace(first, measures=(both.of_sum(),), response=response)
 
 
 def grouped(rows: Any, codes: Any, key: int = 1, exact: Any = None, **how: Any) -> Any:
@@ -341,7 +344,7 @@ def covered_responses(n: int, names: Any, draws: int, groups: bool = False) -> A
         rows = databases(1, n)[name]
         for kind, v in responses(rows[:, 0]).items():
             codes = (v > 0.5) * 1
-            weights = [1 - codes, codes] if groups else [None, 2 * v - 1]
+            weights = [1 - codes, codes] if groups else [v, 1 - v]
             exact = [counted(rows, weights=one) for one in weights]
             for draw in range(draws):
                 make, given = (grouped, codes) if groups else (responding, v)

@@ -141,11 +141,11 @@ CASES = {
     ),
     "regression": Case(
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE},
-        {"response": (-1.0, 3.0, 1.0, -9.0, 1e300, NULL)},
+        {"response": (-1.0, 3.0, 1.0, 0.3, -9.0, 1e300, NULL)}, _UNSIGNED,
     ),
     "regressions": Case(
         {"kind": "nadaraya-watson", "bandwidth": [0.25]}, {"response": RESPONSE, "group": GROUP},
-        {"response": (-1.0, 3.0, NULL), "group": (0.0, 1.0, NULL)},
+        {"response": (-1.0, 3.0, NULL), "group": (0.0, 1.0, NULL)}, _UNSIGNED,
     ),
     "gaps": Case(
         {"kind": "priestley-chao", "bandwidth": [0.25], "max_gap": 0.2}, {"response": RESPONSE},

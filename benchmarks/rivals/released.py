@@ -198,16 +198,13 @@ def machine(target: str) -> Any:
 def curve(test: Table, target: str, *, learn: Table, epsilon: float, seed: int) -> FloatArray:
     """A regression on one axis, in units of half the response's range from its middle."""
     spec, plan, found = released(learn, target, epsilon, seed)
-    parts = [
-        one.unit * evaluated(one, test.unit) @ own
-        for one, own in zip(plan.components, found, strict=True)
-    ]
-    totals = [
-        one.unit * own.sum() if one.strategy.kind == "binned" else 0.0
-        for one, own in zip(plan.components, found, strict=True)
-    ]
-    noise = [typical_noise(one.strategy, one.h, one.noise.covariance) for one in plan.components]
-    combination = spec.combination
+    arrays, combination = [one for one in plan.components for _ in one.arrays], spec.combination
+    parts, totals, noise = [], [], []
+    for one, own in zip(arrays, found, strict=True):
+        parts.append(one.unit * evaluated(one, test.unit) @ own)
+        totals.append(one.unit * own.sum() if one.strategy.kind == "binned" else 0.0)
+        covariance = one.noise.covariance.of_sum(combination.arrays_of_rows)
+        noise.append(typical_noise(one.strategy, one.h, covariance))
     if combination.looks_at_totals:
         combination = combination.settled(totals, noise)
     values = combination.values(parts, test.unit)

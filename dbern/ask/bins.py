@@ -10,12 +10,11 @@ functional w of the bins is the functional ``v = w P`` of what is released, as `
 the above holds for v. `NoisyMeasure.on_released` is the one place where weights become those.
 M and P are products over axes, and so are weights of the released numbers if those of bins are.
 
-*The rows in two parts.* Of a regression ``a_j = int w beta_j dD`` and ``c_j = int beta_j dD`` are
-released, w the response in [-1, 1] as the bounds say. ``v = (1 + w) / 2`` is in [0, 1], so that P =
-v D and Q = (1 - v) D, whose bins are ``(c_j + a_j) / 2`` and ``(c_j - a_j) / 2``, are measures: the
-rows in two parts, one for the response and one against it. Of groups P has the rows of one, Q those
-of all the others. The mean of v is the m that the noisy bins of both do not deny;
-docs/intervals.md, "A mean response lies between the bins of two measures", has the proof.
+*The rows in two parts.* Of a regression the bins of ``P = v D`` and ``Q = (1 - v) D`` are released,
+v the response, moved from its bounds to [0, 1]. They are measures: the rows in two parts, one for
+the response and one against it. Of groups P has the rows of one, Q those of all the others. The
+mean of v is the m that the noisy bins of both do not deny; docs/intervals.md, "A mean response lies
+between the bins of two measures", has the proof.
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import errors_of
 from dbern.privacy.noise_law import ValueNoise
 from dbern.privacy.public_numbers import public_stream, uniform
+from dbern.privacy.sums import OutputSum
 from dbern.reconstruct.two_scales import TwoScales, along_axis
 from dbern.types import FloatArray
 
@@ -119,6 +119,13 @@ class NoisyMeasure:
             if (scales := self.scales[axis]) is not None:
                 result = along_axis(partial(step, scales), result, index)
         return np.asarray(result.reshape(*numbers.shape[:-1], -1))
+
+    def of_sum(self) -> NoisyMeasure:
+        """Return the measure of the sums of all outputs, values (outputs, b_1, ..)."""
+        (values, *others), law = self.values, self.law
+        if others:
+            values, law = self.values.sum(axis=0), OutputSum.of(law, (1.0,) * len(self.values))
+        return replace(self, values=values, law=law, error=self.error * len(self.values))
 
     def population(self, rows: float) -> NoisyMeasure:
         """Return the measure of independent rows, whose functionals are about their population.
@@ -380,35 +387,31 @@ def normal_draws(size: int, draws: int, stream: int) -> FloatArray:
 class SplitMeasure(NoisyMeasure):
     """The rows in two parts: `values` are the bins of P and of Q, (2, b_1, .., b_l).
 
-    `mixing` (2, outputs) makes P and Q of the outputs of the released `arrays`, (outputs, b_1, ..,
-    b_l) each.
+    `mixing` (2, outputs) makes P and Q of what is `released`, (outputs, b_1, .., b_l).
     """
 
-    arrays: tuple[NoisyMeasure, ...] = ()
-    mixing: FloatArray = field(default_factory=lambda: np.eye(2))
+    released: NoisyMeasure = field(kw_only=True)
+    mixing: FloatArray = field(kw_only=True)
 
     @classmethod
-    def of(cls, arrays: Sequence[NoisyMeasure], mixing: FloatArray) -> SplitMeasure:
-        """Return the parts of released arrays."""
-        values = np.concatenate([array.values for array in arrays])
-        errors = np.concatenate([np.full(len(array.values), array.error) for array in arrays])
+    def of(cls, released: NoisyMeasure, mixing: FloatArray) -> SplitMeasure:
+        """Return the parts of released outputs."""
         return cls(
-            np.tensordot(mixing, values, axes=1),
-            arrays[0].splines,
-            max((array.law for array in arrays),
-                key=lambda law: math.ldexp(errors_of(law).scale, law.granularity_exponent)),
-            float((np.abs(mixing) @ errors).max()),
-            scales=arrays[0].scales,
-            arrays=tuple(arrays),
+            np.tensordot(mixing, released.values, axes=1),
+            released.splines,
+            released.law,
+            released.error * float(np.abs(mixing).sum(axis=1).max()),
+            scales=released.scales,
+            released=released,
             mixing=mixing,
-        )  # fmt: skip
+        )
 
     def joint(self) -> BinView:
         """Return the view of all bins: P in one layer, Q in another."""
         values = self.values.reshape(2, -1)
         count = values.shape[1]
-        outputs = [array.noise.reshape(len(array.values), count, -1) for array in self.arrays]
-        noise = np.tensordot(self.mixing, np.concatenate(outputs), axes=1)
+        outputs = self.released.noise.reshape(self.mixing.shape[1], count, -1)
+        noise = np.tensordot(self.mixing, outputs, axes=1)
         gram = (self.mixing @ self.mixing.T)[..., None] * np.ones(count)
         variances = self.variances
         if self.spread is not None and variances is not None:

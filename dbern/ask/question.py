@@ -45,8 +45,8 @@ _MAX_FACTOR = 99.0  # largest printed factor of an interval's width over its noi
 class ReleasedResponses:
     """Released responses of a regression, which are from `low` to `high`; `name` has their units.
 
-    `measures` have the bins of the rows, each weighted by its response as a number in [-1, 1]: one
-    array for each of the groups.
+    `measures` have the bins of the rows in two parts, (2, b_1, ..): for the high end of the range,
+    each as far as its response is from the low one, and the rest; one for each of the groups.
     """
 
     measures: tuple[NoisyMeasure, ...]

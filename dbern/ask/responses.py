@@ -51,22 +51,17 @@ from dbern.ask.weights import InBoxes, KernelsAlong, KernelsAt, WeightBatches, s
 from dbern.errors import SpecError
 from dbern.types import BoolArray
 
-_HALVES = np.array([[0.5, 0.5], [-0.5, 0.5]])  # P and Q of a and c
 BY_KERNELS = {"records": "", "smoothed": ", each row weighed by its kernel's part,"}
 
 
 def split_measures(bins: ReleasedBins) -> tuple[SplitMeasure, ...]:
     """Return rows for and against each group's response, or of it and all others; or nothing."""
     if bins.response is not None:
-        pairs = zip(bins.response.measures, bins.measures, strict=True)
-        arrays = (
-            [replace(measure, values=measure.values[None]) for measure in pair] for pair in pairs
-        )
-        return tuple(SplitMeasure.of(pair, _HALVES) for pair in arrays)
+        return tuple(SplitMeasure.of(both, np.eye(2)) for both in bins.response.measures)
     if len(bins.groups) < 2:
         return ()
     measure, groups = all_groups(bins), np.eye(len(bins.groups))
-    return tuple(SplitMeasure.of((measure,), np.stack([group, 1 - group])) for group in groups)
+    return tuple(SplitMeasure.of(measure, np.stack([group, 1 - group])) for group in groups)
 
 
 def all_groups(bins: ReleasedBins) -> NoisyMeasure:
@@ -404,7 +399,7 @@ def _signed_shares(bins: ReleasedBins, groups: Sequence[Any]) -> SplitMeasure:
     """Return the rows in parts whose mean is the share of the first group less the second's."""
     first, second = (np.array([group == label for label in bins.groups]) for group in groups)
     sign = first.astype(np.float64) - second
-    return SplitMeasure.of((all_groups(bins),), np.stack([(1 + sign) / 2, (1 - sign) / 2]))
+    return SplitMeasure.of(all_groups(bins), np.stack([(1 + sign) / 2, (1 - sign) / 2]))
 
 
 def _is_region(value: Any) -> bool:

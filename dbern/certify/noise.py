@@ -117,19 +117,18 @@ def linear_noise_bound(
 
 
 def ratio_radius(
-    strategy: Strategy, h: Sequence[int], laws: Sequence[NoiseLaw], beta: Fraction
+    strategy: Strategy, h: Sequence[int], law: NoiseLaw, beta: Fraction
 ) -> Radius | None:
-    """Bound ``|X_N - m X_D| / hypot(s_N, m s_D)`` at all points and all m up to 1 in size, at once.
+    """Bound ``|X_N - m X_D| / hypot(s, m s)`` at all points and all m up to 1 in size, at once.
 
-    X_N and X_D are noise fields by the same map of independent draws of two `laws` of one type,
-    of scales s_N and s_D; it fails with probability beta. For each m the difference is one such
-    field, so that nodes enclose it as they do a field of one array, and ``|x_N - m x_D|`` is at
-    most the sum of the largest numbers, the latter times ``|m|``: the largest of all m is taken at
-    each node (`largest_contrast`). None where that takes too long, or where values of one law are
-    drawn jointly: the two noises would not be independent draws of one stream.
+    ``X_N = X_P - X_Q`` and ``X_D = X_P + X_Q`` are noise fields by the same map of two outputs of
+    one release, of a `law` of scale ``s / sqrt 2``; it fails with probability beta. For each m the
+    difference is one such field, so that nodes enclose it as they do a field of one array, and
+    ``|x_N - m x_D|`` is at most the sum of the largest numbers, the latter times ``|m|``: the
+    largest of all m is taken at each node (`largest_contrast`). None where that takes too long.
     """
     rank = quantile_rank(_RATIO_DRAWS, float(beta))
-    if rank is None or laws[0].values < math.inf:
+    if rank is None:
         return None
     for oversampling in (8, 4, 3, 2):
         enclosure = enclose(strategy, h, oversampling)
@@ -139,32 +138,30 @@ def ratio_radius(
     else:
         return None
     shape = tuple(basis.shape[1] for basis in enclosure.bases)
-    scales = [math.ldexp(law.scale, law.granularity_exponent) for law in laws]
-    most = scales[1] / scales[0]
 
     def standardized(size: int, draws: int, stream: KeyStream) -> FloatArray:
-        drawn = [errors_of(law).simulate(size // 2, draws, stream) / law.scale for law in laws]
-        return np.concatenate(drawn)
+        drawn = errors_of(law).simulate(size, draws, stream) / (math.sqrt(2) * law.scale)
+        of_p, of_q = np.split(drawn, 2)
+        return np.concatenate([of_p - of_q, of_p + of_q])
 
     sups, largest = [], max(2 * math.prod(shape), _RATIO_NUMBERS * nodes)
     for fields in _drawn((2, *shape), largest, standardized, _RATIO_DRAWS, "certificate"):
         beyond = np.abs(fields).reshape(2, -1, fields.shape[-1]).max(axis=1)
-        loose = enclosure.loose * largest_contrast(beyond[0], beyond[1], most)
+        loose = enclosure.loose * largest_contrast(beyond[0], beyond[1])
         for index in _blocks(np.arange(fields.shape[-1]), largest):
             top, below = (_at_nodes(field[..., index], enclosure.bases) for field in fields)
-            reached = enclosure.factor * largest_contrast(top, below, most).max(axis=1)
+            reached = enclosure.factor * largest_contrast(top, below).max(axis=1)
             sups.append(reached + loose[index])
     return Radius(OUTWARD * float(np.sort(np.concatenate(sups))[rank]))
 
 
-def largest_contrast(x: FloatArray, y: FloatArray, most: float) -> FloatArray:
-    """Return the largest ``|x - t y| / hypot(1, t)`` of all t up to `most` in size.
+def largest_contrast(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the largest ``|x - m y| / hypot(1, m)`` of all m up to 1 in size.
 
-    Of ``t = tan a`` it is ``hypot(x, y) |cos(a - b)|``: largest at b, or at the end next to it.
+    Of ``m = tan a`` it is ``hypot(x, y) |cos(a - b)|``: largest at b, or at the end next to it.
     """
     x, y = np.abs(x), np.abs(y)
-    at_end = (x + most * y) / math.hypot(1.0, most)
-    return np.where(y <= most * x, np.hypot(x, y), at_end)
+    return np.where(y <= x, np.hypot(x, y), (x + y) / math.sqrt(2))
 
 
 def _simulated_quantile(

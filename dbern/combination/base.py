@@ -25,7 +25,8 @@ class ReleasedShapes:
 
     `arrays` has the names of the axes of each function, and of each vector the number of its
     entries; `features` what vectors say of the functions whose weights they are. The domain has the
-    `axes`, of which `numeric_axes` are no lists of values; `lists` are the lengths of these.
+    `axes`, of which `numeric_axes` are no lists of values; `lists` are the lengths of these. All
+    are of so many `components`.
     """
 
     arrays: tuple[tuple[str, ...] | int, ...]
@@ -33,6 +34,7 @@ class ReleasedShapes:
     axes: tuple[str, ...]
     numeric_axes: tuple[str, ...]
     lists: tuple[int, ...]
+    components: int
 
     @property
     def columns(self) -> int:
@@ -69,6 +71,8 @@ class Combination(ABC):
     """Whether the bound of its error is the same for all points."""
     log_odds: ClassVar[bool] = False
     """Whether `decisions` are log odds, or logarithms of probabilities, by its kind alone."""
+    arrays_of_rows: ClassVar[int] = 1
+    """Number of arrays whose sum counts rows: with more, `settled` is told the noise of sums."""
     looks_at_totals: ClassVar[bool] = False
     """Whether a release settles it by what its arrays' numbers sum to."""
     threshold: ClassVar[float] = 0.0
@@ -108,7 +112,7 @@ class Combination(ABC):
         """Return what a release publishes, for totals of the released arrays and their noise.
 
         Totals are of bins, which sum to what all records weigh, and 0 of anything else; `noise` has
-        the deviation of each array's values. Only where it `looks_at_totals`.
+        the deviation of each array's values, or of sums. Only where it `looks_at_totals`.
         """
         del totals, noise
         return self

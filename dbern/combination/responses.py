@@ -109,10 +109,14 @@ def pull_scale(noise: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(CutToRange):
-    """Quotients N / D of arrays: all N come first, and then in the same order their D."""
+    """Quotients ``(P - Q) / (P + Q)`` of arrays: all P come first, then in the same order all Q.
+
+    They are the rows in two parts, for the high end of the range and for the low one.
+    """
 
     counts_rows: ClassVar[bool] = True
     looks_at_totals: ClassVar[bool] = True
+    arrays_of_rows: ClassVar[int] = 2
 
     @property
     @abstractmethod
@@ -120,27 +124,29 @@ class Ratio(CutToRange):
         """The quotient of each pair of arrays."""
 
     def pairs(self, parts: Sequence[_T]) -> list[tuple[_T, _T]]:
-        """Return N and D of each quotient."""
+        """Return P and Q of each quotient."""
         count = len(self.quotients)
         return list(zip(parts[:count], parts[count:], strict=True))
 
     def is_made_of(self, shapes: ReleasedShapes) -> bool:
-        """Return whether there are two functions for each quotient."""
-        return len(shapes.arrays) == len(shapes.functions) == 2 * len(self.quotients)
+        """Return whether there are two functions of one component for each quotient."""
+        count = len(shapes.arrays) if shapes.components == 1 else 0
+        return count == len(shapes.functions) == 2 * len(self.quotients)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quotient(Ratio):
-    """A quotient N / D of two arrays, drawn to one `center` where the noise hides the second.
+    """A quotient N / D of two arrays P and Q, drawn to one `center` where the noise hides D.
 
-    In units of the radius of the range and from its middle it is ``c + (N - c D) D / (D^2 + s^2)``,
-    cut to the range, with c the `center`, s twice the `noise`, a deviation of that of D, and c
-    where D is not positive. That is the mean response of the rows near a point with ``s^2 / D`` as
-    many more rows, whose response is c. A plan knows neither: then c and s are 0. A release has
-    both, by its law and by released numbers alone: it is post-processing.
+    With ``N = P - Q`` and ``D = P + Q``, in units of the radius of the range and from its middle,
+    it is ``c + (N - c D) D / (D^2 + s^2)``, cut to the range, with c the `center`, s twice the
+    `noise`, a deviation of that of D, and c where D is not positive. That is the mean response of
+    the rows near a point with ``s^2 / D`` as many more rows, whose response is c. A plan knows
+    neither: then c and s are 0. A release has both, by its law and by released numbers alone: it is
+    post-processing.
     """
 
-    kind: ClassVar[str] = "ratio"
+    kind: ClassVar[str] = "mean"
 
     center: float | None = None
     noise: float | None = None
@@ -155,32 +161,31 @@ class Quotient(Ratio):
     ) -> FloatArray:
         """Return the quotient, in the range."""
         del unit_points
-        center, denominator = self.center or 0.0, np.maximum(parts[1], 0.0)
+        center, denominator = self.center or 0.0, np.maximum(parts[0] + parts[1], 0.0)
         # Nothing is squared: units may be any.
         size = np.hypot(denominator, pull_scale(self.noise or 0.0))
         size = np.where(size > 0, size, np.inf)
-        quotient = center + (parts[0] - center * denominator) / size * (denominator / size)
+        numerator = parts[0] - parts[1]
+        quotient = center + (numerator - center * denominator) / size * (denominator / size)
         return self.to_range(self.middle + self.radius * quotient)
 
     def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
-        """Return it with the quotient of both totals as its center, and the second's noise."""
-        numerator, denominator = totals
+        """Return it with the quotient of both totals as its center, and the noise of their sum."""
+        numerator, denominator = totals[0] - totals[1], totals[0] + totals[1]
         center = min(max(numerator / denominator, -1.0), 1.0) if denominator > 0 else 0.0
-        return replace(self, center=center, noise=noise[1])
+        return replace(self, center=center, noise=noise[0])
 
-    def even(
-        self, numerator_error: float, denominator_error: float, density: float, noise: float
-    ) -> float | None:
-        """Bound the error where the second array is `density`, by both arrays' errors.
+    def even(self, array_error: float, density: float, noise: float) -> float | None:
+        """Bound the error where D is `density`, by that of either array.
 
-        ``|e_N - m e_D| / (D + e_D)``, and ``|c - m| s^2 / ((D + e_D)^2 + s^2)`` of being drawn to
-        the center, m and c at most 1; None where a constant promises as much.
+        ``|(1 - m) e_P - (1 + m) e_Q| / (D + e_D)``, and ``|c - m| s^2 / ((D + e_D)^2 + s^2)`` of
+        being drawn to the center, m and c at most 1; None where a constant promises as much.
         """
-        if denominator_error >= density:
+        if 2 * array_error >= density:
             return None
-        smallest = density - denominator_error
+        smallest = density - 2 * array_error
         pull = pull_scale(noise) / math.hypot(smallest, pull_scale(noise))
-        error = (numerator_error + denominator_error) / smallest + 2 * pull**2
+        error = 2 * array_error / smallest + 2 * pull**2
         return (1 + 1e-12) * self.radius * error if error < 1 else None
 
 
@@ -188,7 +193,7 @@ class Quotient(Ratio):
 class Quotients(Ratio):
     """A `Quotient` for each group, one column each; a release has all centers and noises."""
 
-    kind: ClassVar[str] = "ratios"
+    kind: ClassVar[str] = "means"
     class_counts: ClassVar[Container[int]] = range(1, sys.maxsize)
     by_class: ClassVar[bool] = True
 

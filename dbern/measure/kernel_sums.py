@@ -19,6 +19,11 @@ axes because every term is a product of nonnegative axis terms and the axes of t
 independently. A maximum over pairs is a convex function of the weights: it is attained at weights
 of zero (the missing record) or one.
 
+*Divided records*: weights ``v >= 0`` in one output and ``1 - v`` in another. A norm of what a move
+of two records, or of one that is added, adds to all outputs is a convex function of their v: it is
+largest where each is 0 or 1, which is a record of weight one in either output. So all of this
+holds as for records that are in several outputs.
+
 *Signed weights*: ``S(F) <= 2 sup K / n``, and nothing cancels: ``Delta1 <= 2 max_t |K_t|_1 / n``,
 ``Delta2 <= 2 max_t |K_t|_2 / n``, attained by turning a sign. *Several outputs*: a record that
 changes its output moves each by at most ``sup K / n``, and all of them together by ``(|K_t|_1 +
@@ -35,7 +40,8 @@ Effective kernel
 Records enter through integers that represent K~ with ``|K~ - K| <= rho`` everywhere. A replacement
 then moves each lattice value by at most ``2 rho / n`` more, and coordinate j of a linear map T by
 ``2 rho |T_j|_1 / n``: the norm of these (``2 N rho / n`` for lattice values) enters Delta. In two
-outputs each moves by half of that: no more in either norm. A record added moves them by half.
+outputs each moves by half of that: no more in either norm. A record added moves them by half. A
+divided record is told by integers in both outputs: they move by at most twice as much, in any norm.
 
 Integers of B-spline bins
 -------------------------
@@ -53,6 +59,9 @@ output or not.
 + (p + 1)^l``. Replacing a record takes away no more than it had counted, and adds no more than the
 other counts: each is ``(1 + (p + 1)^l rho) / n`` at most, in one output or in two, half of what the
 l1 norm can be. So are u times as much of u rows. A record that is added moves one side by all.
+
+*Divided records* touch ``2 (p + 1)^l`` integers in both outputs together, of which all of this
+holds: their weights sum to one, exactly.
 
 *Two scales.* ``M c`` of the bins c may be released, M >= 0 of columns that sum to one
 (`dbern.reconstruct.two_scales`): of the same integers, exact here too. Nonnegative ones stay so and
@@ -197,6 +206,20 @@ class KernelSum(RecordSum):
         """The columns of the axes and those of the weights."""
         return (self.validity_domain or self.domain).columns + self.record_weights.columns
 
+    @property
+    def divided(self) -> bool:
+        """Whether each record is in two outputs."""
+        return self.record_weights.divided
+
+    def add(self, state: Int64Array, records: Mapping[str, FloatArray], terms: Terms) -> None:
+        """Add a batch of records to `state`, in place; of divided ones the rest too."""
+        rows = self.rows(records)
+        add_rows(state, rows, terms)
+        if self.divided and rows.weight is not None:
+            output = np.zeros(len(rows.weight), np.int64) if rows.output is None else rows.output
+            output, weight = output + self.outputs // 2, 1 - rows.weight
+            add_rows(state, replace(rows, output=output, weight=weight), terms)
+
     def rows(self, records: Mapping[str, FloatArray]) -> Rows:
         """Locate a batch: axes with their bounds, outputs and weights."""
         axes = self.domain.axes
@@ -334,11 +357,14 @@ class BinnedSumAccumulator(RecordAccumulator):
         ``3 2^-53``. No bin exceeds one, but for rounding.
         """
         rho, two_scales = 2.0**-self.bits, self.strategy.two_scales
-        touched = math.prod(axis.degree + 1 for axis in self.strategy.bins)
+        in_output = math.prod(axis.degree + 1 for axis in self.strategy.bins)
+        touched = in_output * (1 + self.kernel_sum.divided)
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        record_error, root = (rho * touched, touched) if two_scales else (rho, math.sqrt(touched))
+        record_error, root = (
+            (rho * in_output, touched) if two_scales else (rho, math.sqrt(touched))
+        )
         return Errors(
             kernel=record_error,
             kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),
@@ -360,7 +386,7 @@ class BinnedSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.kernel_sum.rows(records), self._terms)
+        self.kernel_sum.add(state, records, self._terms)
 
     @cached_property
     def _terms(self) -> Terms:
@@ -434,9 +460,10 @@ class KernelSumAccumulator(RecordAccumulator):
         largest = [float(self.strategy.row_sums(axis).max()) for axis in range(len(kernels))]
         row_error, outputs = self._row_error, self.kernel_sum.outputs
         l1, l2 = self._rows(1), self._rows(2)
+        times = 1 + self.kernel_sum.divided
         return Errors(
             kernel=rho,
-            kernel_norms=(OUTWARD * 2 * rho * l1, OUTWARD * 2 * rho * l2),
+            kernel_norms=(OUTWARD * times * 2 * rho * l1, OUTWARD * times * 2 * rho * l2),
             position=OUTWARD * self.kernel_sum.shift * slopes,
             floats=row_error * math.prod(largest),
             float_norms=(
@@ -477,7 +504,7 @@ class KernelSumAccumulator(RecordAccumulator):
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray]) -> None:
         """Add a batch of records to `state`, in place."""
-        add_rows(state, self.kernel_sum.rows(records), self._terms)
+        self.kernel_sum.add(state, records, self._terms)
 
     @cached_property
     def _terms(self) -> Terms:

@@ -27,6 +27,14 @@ class RecordWeights(ABC):
         return False
 
     @property
+    def divided(self) -> bool:
+        """Whether a record is in two outputs: with its weight, not negative, and the rest of 1.
+
+        The rest is exact, and in the output that is half of all outputs further on.
+        """
+        return False
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """Columns it reads."""
         return ()
@@ -102,7 +110,7 @@ class SignWeight(CategoryWeights):
 
 @dataclass(frozen=True)
 class InGroups(CategoryWeights):
-    """A rule that counts a record in its category's output, weighed by a rule of one output."""
+    """A rule that counts a record in its category's output, weighed or divided by another rule."""
 
     weights: RecordWeights
 
@@ -112,14 +120,19 @@ class InGroups(CategoryWeights):
         return self.weights.signed
 
     @property
+    def divided(self) -> bool:
+        """Whether the other rule divides a record."""
+        return self.weights.divided
+
+    @property
     def columns(self) -> tuple[Column, ...]:
         """The category's column and the other rule's."""
         return (self.column, *self.weights.columns)
 
     @property
     def outputs(self) -> int:
-        """Number of categories."""
-        return len(self.column.categories)
+        """Number of categories, for each of the other rule's outputs."""
+        return self.weights.outputs * len(self.column.categories)
 
     def __call__(
         self, records: Mapping[str, FloatArray]
@@ -131,32 +144,20 @@ class InGroups(CategoryWeights):
 
 
 @dataclass(frozen=True)
-class HasResponse(RecordWeights):
-    """A rule by which every record with a finite response counts one."""
-
-    response: Response
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The response's column."""
-        return (self.response.column,)
-
-    def __call__(
-        self, records: Mapping[str, FloatArray]
-    ) -> tuple[BoolArray, None, FloatArray | None]:
-        """Return finite responses, first, one."""
-        return np.isfinite(records[self.response.name]), None, None
-
-
-@dataclass(frozen=True)
-class ResponseWeight(HasResponse):
+class ResponseWeight(RecordWeights):
     """The response, clamped to its bounds: its distance from their middle over their half-width.
 
     Only single IEEE operations; the division rounds to at most one because the radius is rounded
     outward.
     """
 
+    response: Response
     signed = True
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The response's column."""
+        return (self.response.column,)
 
     def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
         """Return finite responses, first, numbers in [-1, 1]."""
@@ -164,3 +165,24 @@ class ResponseWeight(HasResponse):
         known = np.isfinite(values)
         clamped = np.clip(np.where(known, values, 0.0), self.response.low, self.response.high)
         return known, None, np.clip((clamped - self.response.middle) / self.response.radius, -1, 1)
+
+
+@dataclass(frozen=True)
+class DividedResponse(ResponseWeight):
+    """A rule that divides a record by its response: by how far it is from the low to the high end.
+
+    Weights are multiples of 2^-52, so that a float has the rest.
+    """
+
+    signed = False
+    divided = True
+
+    @property
+    def outputs(self) -> int:
+        """For the high end and for the low one."""
+        return 2
+
+    def __call__(self, records: Mapping[str, FloatArray]) -> tuple[BoolArray, None, FloatArray]:
+        """Return finite responses, first, numbers in [0, 1]."""
+        known, _, weight = super().__call__(records)
+        return known, None, np.rint((weight + 1) * 2.0**51) * 2.0**-52

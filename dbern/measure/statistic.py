@@ -124,6 +124,11 @@ class Statistic(ABC):
         return 1
 
     @property
+    def divided(self) -> bool:
+        """Whether each record is in two outputs: sums of two of them are of whole records."""
+        return False
+
+    @property
     def bias(self) -> FunctionClass | None:
         """Class of its functions, which bounds what a noiseless release misses.
 

@@ -7,7 +7,7 @@ states, or what its questions need, limits them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -80,7 +80,7 @@ def _best_of(candidates: Sequence[Candidate], search: Search) -> Candidate:
     if search.two_scales and not search.certified and search.questions is None:
         return _best_of_scales(candidates, search)
     best = min(candidates, key=lambda candidate: candidate.error)
-    beside_others = search.statistic.output_fraction != 1
+    beside_others = search.statistic.output_fraction != 1 or search.statistic.divided
     if beside_others or search.questions is not None or best.strategy.kind != "binned":
         return best
     near = (
@@ -151,18 +151,6 @@ def best_design(statistic: Statistic, resolved: ResolvedSpec) -> Design:
             f'releases. Write noise = "{usual.lattice_name}" or "auto"'
         )
     return Design(best.strategy, best.h, best_family)
-
-
-def share_bins_with_denominator(statistic: Statistic, designs: Mapping[str, Design]) -> Design:
-    """Give a ratio's numerator the bins of its denominator, so that both can be queried jointly.
-
-    Either choice errs nearly as little, and noise and sensitivity are those of what is taken.
-    """
-    design = designs[statistic.name]
-    denominator = designs.get(statistic.counted_in or "", design)
-    if not design.strategy.kind == denominator.strategy.kind == "binned":
-        return design
-    return replace(denominator, family=design.family)
 
 
 def errs_less(candidate: Candidate, usual: Candidate | None) -> bool:

@@ -52,12 +52,12 @@ def forecast_errors(parts: Sequence[PlannedPart], resolved: ResolvedSpec) -> Err
     if len(additive) < len(parts):
         return ErrorForecast(extent=extent, unit=unit, pointwise=combination.pointwise)
     if isinstance(combination, Ratio):
-        above, below = (_evenly_spread(part) or math.inf for part in parts)
-        counts = parts[1].planned
-        counted = cast("Strategy", counts.strategy)
-        noise = typical_noise(counted, counts.h, counts.noise.covariance)
-        quotients = combination.quotients  # of groups that are as large as one another
-        even = quotients[0].even(above, below, counts.unit / len(quotients), noise)
+        (part,), quotients = parts, combination.quotients  # groups as large as one another
+        planned, strategy = part.planned, cast("Strategy", part.planned.strategy)
+        covariance = planned.noise.covariance.of_sum(combination.arrays_of_rows)
+        noise = typical_noise(strategy, planned.h, covariance)
+        error = _evenly_spread(part) or math.inf
+        even = quotients[0].even(error, planned.unit / len(quotients), noise)
         questions = _question_widths(parts, resolved, None)
         return ErrorForecast(None, even, extent, unit, pointwise=True, questions=questions)
     errors = [

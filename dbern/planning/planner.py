@@ -16,7 +16,7 @@ from dbern.errors import SpecError, withhold_texts
 from dbern.measure.counters import Counters
 from dbern.measure.statistic import Statistic
 from dbern.model.component import StoredCertificate
-from dbern.planning.choice import best_design, share_bins_with_denominator
+from dbern.planning.choice import best_design
 from dbern.planning.component_plan import (
     Design,
     PlannedComponent,
@@ -107,7 +107,7 @@ def _planned(resolved: ResolvedSpec, files: Sequence[Footer]) -> ReleasePlan:
     for statistic in for_window.statistics:
         designs[statistic.name] = best_design(statistic, for_window)
     parts = [
-        plan_component(statistic, share_bins_with_denominator(statistic, designs), resolved)
+        plan_component(statistic, designs[statistic.name], resolved)
         for statistic in resolved.statistics
     ]
     components = tuple(part.planned for part in parts)
@@ -149,6 +149,11 @@ def _refuse_choices(resolved: ResolvedSpec) -> None:
         for statistic in statistics
     ]
     require_one_charge(kind, fractions)  # for n rows it may be another statistic
+    if spec.combination.arrays_of_rows > 1 and len(statistics) > 1:
+        raise SpecError(
+            f'target.kind: "{kind}" takes a {spec.combination.kind} of several statistics, whose '
+            "noise differs. In the learner, write one with all of its arrays as outputs"
+        )
     if resolved.questions and not counts_rows(spec, statistics):
         raise SpecError(
             f'mechanism.questions: "{kind}" counts no rows here. Leave it out, or '

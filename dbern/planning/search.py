@@ -260,8 +260,13 @@ class Search:
         return largest_noise(self._noise_of(strategy), [half_rows(*axis) for axis in axes])
 
     def _noise_of(self, strategy: Strategy) -> NoiseCovariance:
+        """Return the covariance of an output's noise; of divided records that of two outputs' sum.
+
+        Their sum is of whole records, as what is missed of typical data is.
+        """
         scale = self.sensitivity(strategy) / self.n * self.noise_ratio
-        return self.family.covariance(self._num_values(strategy)).scaled(scale)
+        covariance = self.family.covariance(self._num_values(strategy)).scaled(scale)
+        return covariance.of_sum(1 + self.statistic.divided)
 
     def sensitivity(self, strategy: Strategy) -> float:
         """Return n times the sensitivity that the noise's scale is in proportion to."""

@@ -168,7 +168,8 @@ def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
         if isinstance(strategy, BinnedStrategy):
             total = strategy.total(array.released(slab) for slab in strategy.layout.slabs())
         totals.append(math.ldexp(total, law.granularity_exponent) * planned.unit)
-        noise.append(typical_noise(strategy, planned.h, planned.noise.covariance))
+        covariance = planned.noise.covariance.of_sum(combination.arrays_of_rows)
+        noise.append(typical_noise(strategy, planned.h, covariance))
     return combination.settled(totals, noise)
 
 

@@ -99,12 +99,14 @@ class BiasOfData:
     """An array, and the one whose bins count each of its records with at least its weight.
 
     Both are bins of the same axes, and the function is a sum of kernels over records. With
-    `private_rows` there may be more records than the normalizer, that values are over.
+    `private_rows` there may be more records than the normalizer, that values are over. `rest` has
+    the rest of its records where these are in two arrays of one component.
     """
 
     array: ReleasedArray
     count_array: ReleasedArray
     private_rows: bool
+    rest: ReleasedArray | None = None
 
     def of_cells(self, weights: BiasWeights, exponent: float) -> FloatArray:
         """Bound ``sum_j e_j z_j`` of each cell, noise and floats included, in data units."""
@@ -121,6 +123,9 @@ class BiasOfData:
         if not self.private_rows:
             return 1.0
         array, total = self.count_array, self.count_array.released / self.count_array.value_unit
+        outputs = 1 if self.rest is None else 2
+        if self.rest is not None:
+            total = total + self.rest.released / array.value_unit
         axes = [bins.on_released(np.ones(bins.count)) for bins in array.bins]
         for weights in axes:
             total = np.tensordot(weights, total, axes=1)
@@ -128,6 +133,7 @@ class BiasOfData:
             np.array(math.prod(float(np.linalg.norm(weights, order)) for weights in axes))
             for order in (1, 2, math.inf)
         )
+        l1, l2 = outputs * l1, math.sqrt(outputs) * l2
         reached = errors_of(array.law).weighted_tail(l2, largest, exponent)
         rest = granule_of(array) * reached + array.released_error * l1
         return max(1.0, OUTWARD * float(total + rest))

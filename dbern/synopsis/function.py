@@ -235,7 +235,8 @@ def distribution_of(
     functions = [array for array in arrays if type(array) is ReleasedArray]
     counting = [array for array in functions if array.counted_in == array.name and array.bins]
     row_counts = [array for array in counting if array.axes == domain.names]
-    if not row_counts or not (combination.counts_rows or combination.by_class):
+    by_group = _by_group(row_counts, combination)
+    if not by_group or not (combination.counts_rows or combination.by_class):
         raise SpecError(
             "distribution: what was released does not count rows by bins. Release a kernel "
             'density, or a regression, with noise = "binned-laplace" (what "auto" takes where few '
@@ -249,14 +250,12 @@ def distribution_of(
         )
     public_rows = metadata["target"].get("n")
     max_total = 1.0 if public_rows else math.inf
-    measures = [
-        replace(_measure(array, domain, stream), max_total=max_total)
-        for stream, array in enumerate(row_counts)
-    ]
+    parts = tuple(_measure(arrays, domain, stream) for stream, arrays in enumerate(by_group))
+    measures = tuple(replace(part.of_sum(), max_total=max_total) for part in parts)
     response = None
     if isinstance(combination, Ratio):
-        numerators = [array for array in functions if array.counted_in != array.name]
-        response = _responses(numerators, domain, measures, combination, response_name(metadata))
+        name = response_name(metadata)
+        response = ReleasedResponses(parts, combination.low, combination.high, name)
     is_density = combination.keeps_values and row_counts == [*arrays]
     is_density &= all(array.value_unit == 1 / domain.volume for array in row_counts)
     row_count = public_rows or metadata["target"]["normalizer"]
@@ -265,7 +264,7 @@ def distribution_of(
     return Distribution(
         name=metadata["name"],
         domain=domain,
-        measures=tuple(measures),
+        measures=measures,
         groups=tuple(groups),
         rows=float(row_count),
         kernels=row_counts[0].kernels,
@@ -276,25 +275,21 @@ def distribution_of(
     )
 
 
-def _responses(
-    numerators: Sequence[ReleasedArray],
-    domain: Domain,
-    rows: Sequence[NoisyMeasure],
-    combination: Ratio,
-    name: str,
-) -> ReleasedResponses | None:
-    """Return the responses that bins weigh; None where these are not the bins of the rows."""
-    streams = enumerate(numerators, len(rows))  # after those of the rows
-    weighted = tuple(_measure(array, domain, stream) for stream, array in streams)
-    if (weighted[0].splines, weighted[0].scales) != (rows[0].splines, rows[0].scales):
-        return None
-    return ReleasedResponses(weighted, combination.low, combination.high, name)
+def _by_group(
+    arrays: Sequence[ReleasedArray], combination: Combination
+) -> Sequence[tuple[ReleasedArray, ...]]:
+    """Return the arrays that count the rows of each group together."""
+    if not isinstance(combination, Ratio):
+        return [(array,) for array in arrays]
+    return combination.pairs(arrays) if len(arrays) == 2 * len(combination.quotients) else []
 
 
-def _measure(array: ReleasedArray, domain: Domain, stream: int) -> NoisyMeasure:
+def _measure(arrays: Sequence[ReleasedArray], domain: Domain, stream: int) -> NoisyMeasure:
+    """Return the bins of arrays of one component, (arrays, b_1, ..)."""
+    array = arrays[0]
     axes = zip(array.bins, domain.axes, strict=True)
     splines = tuple(AxisSplines(bins.cells, bins.degree, axis.multiples) for bins, axis in axes)
-    released = array.released / array.value_unit
+    released = np.stack([array.released / array.value_unit for array in arrays])
     law, error = array.law, array.released_error
     scales = tuple(bins.scales for bins in array.bins)
     return NoisyMeasure(released, splines, law, error, stream, scales=scales)

@@ -310,6 +310,7 @@ class ReleaseMetadata(_ReleaseErrors, _ReleaseGuarantee, _ReleasedFunction, _Rel
             axes=tuple(domain),
             numeric_axes=tuple(axis.name for axis in self.domain.axes if axis.values is None),
             lists=tuple(len(axis.values) for axis in self.domain.axes if axis.values is not None),
+            components=len(self.components),
         )
         combination = self.combine.restore()
         fits = or_value_error(combination.is_made_of, shapes)

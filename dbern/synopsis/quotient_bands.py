@@ -1,27 +1,27 @@
-"""Bands of quotients N / D: every m that the released numbers of both arrays do not deny.
+"""Bands of quotients N / D: every m that the released numbers of two arrays do not deny.
 
-At a point let N be the numerator, D the denominator, w and u the weights of a record in them, ``|w|
-<= u``, and m = N / D, in [-1, 1]. So ``N - m D = 0``, and what is released of it is its error. The
-interval is of all m that the released numbers do not deny (Fieller 1954): one of the questions that
-`dbern.ask.quotients` answers, by the same roots (`confidence_set`). Where ``N - D`` and ``N + D``
-are both within what the noise alone may make, so is half of their difference, D: it cannot be told
-from 0, there may be no rows, and there is no interval; it would be of all values that there may be.
-Where one matrix is applied to the bins of both, they err together, by
+At a point let P and Q be the rows in two parts, of weights v and 1 - v, as they are released, ``N =
+P - Q``, ``D = P + Q`` and m = N / D, in [-1, 1]. So ``N - m D = (1 - m) P - (1 + m) Q = 0``, and
+what is released of it is its error. The interval is of all m that the released numbers do not deny
+(Fieller 1954): one of the questions that `dbern.ask.quotients` answers, by the same roots
+(`confidence_set`). Where ``N - D`` and ``N + D`` are both within what the noise alone may make, so
+is half of their difference, D: it cannot be told from 0, there may be no rows, and there is no
+interval; it would be of all values that there may be.
+Where they are bins, of one matrix, they err together, by
 
-- ``X_N - m X_D``, at most q times ``hypot(s_N, m s_D)``, the root of both squared scales: q is one
+- ``X_N - m X_D``, at most q times ``sqrt(2) s hypot(1, m)``, s the scale of either: q is one
   simulated quantile of the largest quotient of all y and all m (`ratio_radius`);
-- ``int (w - m u) r_y`` over the records, at most ``sum_j e_j (c^D_j - m c^N_j)``: as ``|w - m
-  u|`` is convex in w and is ``u - m w`` at both ends, it is at most that. It is read off the
-  released bins (`dbern.synopsis.array_bands`), for m_i = -1, 0 and 1 at once. As the size of a
-  number that is affine in m is convex, what bounds it at two of the m_i bounds it in between by
-  interpolation.
+- ``int ((1 - m) v - (1 + m) (1 - v)) r_y`` over the records, at most ``sum_j e_j ((1 - m) p_j + (1
+  + m) q_j)``. It is read off the released bins p and q (`dbern.synopsis.array_bands`), for m_i =
+  -1, 0 and 1 at once. As the size of a number that is affine in m is convex, what bounds it at two
+  of the m_i bounds it in between by interpolation.
 
-So a side of the interval is ``sum_j a_j (z^N_j - m z^D_j) -+ sum_j e_j (z^D_j - m z^N_j)``. With P
-= (D + N) / 2, Q = (D - N) / 2 and mu = (1 + m) / 2 that is ``2 sum_j ((1 - mu) (a -+ e)_j P_j - mu
-(a +- e)_j Q_j)``: the side of a mean response (`dbern.ask.responses`) by the splines a - e and a +
-e. All that differs is the radius, which is of every y here.
+So a side of the interval is, with mu = (1 + m) / 2, ``2 sum_j ((1 - mu) (a -+ e)_j p_j - mu (a +-
+e)_j q_j)``: the side of a mean response (`dbern.ask.responses`) by the splines a - e and a + e. All
+that differs is the radius, which is of every y here.
 
-Elsewhere the bounds of the two arrays add up, that of D times ``|m_i|``.
+Elsewhere the bounds of the two arrays add up, times 1 - m and 1 + m. The worst database errs by ``1
++ |m|`` times what it does of one array: no weight of r_y above is larger.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import NamedTuple, Protocol
 
@@ -74,17 +74,24 @@ class QuotientBand(Protocol):
 
 @dataclass(frozen=True)
 class SeparateBands:
-    """Bands of N and of D, each by itself: bounds add up, those of noise too."""
+    """Bands of P and of Q, each by itself: bounds add up, those of noise too."""
 
-    top: ArrayBand
-    below: ArrayBand
+    high: ArrayBand
+    low: ArrayBand
 
     def errors(self, coordinates: FloatArray) -> QuotientErrors:
-        """Return the bound of N and ``|m|`` times that of D."""
-        top, below = self.top.at(coordinates), self.below.at(coordinates)
-        undecided = self.top.certificate.noise + self.below.certificate.noise
-        no_norm = SquaredNorm(*np.zeros((3, 1)))
-        return QuotientErrors([top + abs(m) * below for m in _NODES], no_norm, undecided)
+        """Return the bounds of ``(1 - m) P - (1 + m) Q``."""
+        bands, no_norm = (self.high, self.low), SquaredNorm(*np.zeros((3, 1)))
+        high, low = (band.at(coordinates) for band in bands)
+        missed = [band.certificate.approximation for band in bands]
+        at_nodes = [(1 - m) * high + (1 + m) * low for m in _NODES]
+        if not any(band.biases for band in bands):  # of any database
+            at_nodes = [
+                bound - (1 - m) * missed[0] - (1 + m) * missed[1] + (1 + abs(m)) * max(missed)
+                for m, bound in zip(_NODES, at_nodes, strict=True)
+            ]
+        undecided = 2 * max(band.certificate.noise for band in bands)
+        return QuotientErrors(at_nodes, no_norm, undecided)
 
 
 @dataclass(frozen=True)
@@ -101,56 +108,51 @@ class JointBand:
         return QuotientErrors(rest, SquaredNorm(*squares[:, None]), at_ends)
 
 
-def quotient_band(top: SmoothedArray, below: SmoothedArray, beta: Fraction) -> QuotientBand:
+def quotient_band(high: SmoothedArray, low: SmoothedArray, beta: Fraction) -> QuotientBand:
     """Return the band of a quotient: of its arrays together where they err so, else of each."""
-    joint = None
-    if top.bias and below.bias and not top.selected and top.smoothing == below.smoothing:
-        joint = _joint_band(top.bias, below.bias, top.smoothing, beta)
-    return joint or SeparateBands(top.band(beta, 2), below.band(beta, 2))
+    if high.bias and low.bias:  # records are counted in both together
+        biases = replace(high.bias, rest=low.bias.array), replace(low.bias, rest=high.bias.array)
+        high, low = replace(high, bias=biases[0]), replace(low, bias=biases[1])
+        if not high.selected and high.smoothing == low.smoothing:
+            joint = _joint_band(*biases, high.smoothing, beta)
+            if joint:
+                return joint
+    return SeparateBands(high.band(beta, 2), low.band(beta, 2))
 
 
 def _joint_band(
-    numerator: BiasOfData, denominator: BiasOfData, smoothing: Smoothing, beta: Fraction
+    of_high: BiasOfData, of_low: BiasOfData, smoothing: Smoothing, beta: Fraction
 ) -> JointBand | None:
-    """Return the band of arrays that err together; None where these do not."""
-    top, below = numerator.array, denominator.array
-    shared_by_top, shared_by_below = (
-        (a.bins, a.lattice, a.value_unit, a.kernels, type(a.law)) for a in (top, below)
-    )
-    if (
-        shared_by_top != shared_by_below
-        or numerator.count_array is not below
-        or denominator.count_array is not below
-    ):
+    """Return the band of two arrays of one component, whose records are counted by them alone."""
+    high, low = of_high.array, of_low.array
+    if of_high.count_array is not high or of_low.count_array is not low:
         return None
-    strategy, laws = smoothed(top.strategy, smoothing), (top.law, below.law)
-    radius = ratio_radius(strategy, smoothing.h, laws, beta * BAND["values"])
+    strategy, law = smoothed(high.strategy, smoothing), high.law
+    radius = ratio_radius(strategy, smoothing.h, law, beta * BAND["values"])
     if radius is None:
         return None
-    weights, scale = denominator.weights(smoothing), below.value_unit
-    of_top, of_below = (array.model(smoothing).parts(smoothing.h) for array in (top, below))
-    num_bounds = len(_NODES) * weights.l2.size + denominator.private_rows
+    weights, scale = of_high.weights(smoothing), high.value_unit
+    approximation, rounding = high.model(smoothing).parts(smoothing.h)
+    num_bounds = len(_NODES) * weights.l2.size + of_high.private_rows
     exponent = math.log(num_bounds / (beta * BAND["approximation"]))
-    max_total = denominator.max_total(exponent)
-    scales = [array.law.scale * granule_of(array) for array in (top, below)]
-    tail = granule_of(below) * errors_of(below.law).weighted_tail(
-        weights.l2, weights.largest, exponent
-    )
+    max_total = of_high.max_total(exponent)
 
     def at_node(m: float) -> ArrayBand:
-        noise = radius.q * math.hypot(scales[0], m * scales[1])
-        # Independent sums, so that exponents of their bounds add up; of the larger scale.
-        reached = tail * math.hypot(1.0, m * scales[0] / scales[1])
-        reached = reached + (below.released_error + abs(m) * top.released_error) * weights.l1
-        table = weights.read(below.released - m * top.released, scale * reached)
-        worst = max_total * np.add(of_top, np.multiply(abs(m), of_below))
-        approximation, rounding = worst.tolist()
-        table = np.minimum(table, approximation)
-        certificate = Certificate(float(table.max()), rounding, scale * noise, float(beta), 0.0)
-        return ArrayBand(certificate, CellBiases(below, table), array=below)
+        size, largest = math.hypot(1 - m, 1 + m), 1 + abs(m)  # norms of the weights of both
+        noise = radius.q * size * law.scale * granule_of(high)
+        reached = granule_of(high) * errors_of(law).weighted_tail(
+            size * weights.l2, largest * weights.largest, exponent
+        )
+        reached = reached + 2 * high.released_error * weights.l1
+        table = weights.read((1 - m) * high.released + (1 + m) * low.released, scale * reached)
+        table = np.minimum(table, max_total * largest * approximation)
+        certificate = Certificate(
+            float(table.max()), max_total * 2 * rounding, scale * noise, float(beta), 0.0
+        )
+        return ArrayBand(certificate, CellBiases(high, table), array=high)
 
-    low, middle, high = map(at_node, _NODES)
-    return JointBand((low, middle, high))
+    first, middle, last = map(at_node, _NODES)
+    return JointBand((first, middle, last))
 
 
 def ratio_ends(
@@ -158,10 +160,10 @@ def ratio_ends(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
-    NaN where D cannot be told from 0 (see the module). `parts` are N and D as released at points,
+    NaN where D cannot be told from 0 (see the module). `parts` are P and Q as released at points,
     and `errors` what bounds them there.
     """
-    (top, below), value = parts, combination.values(parts)
+    top, below, value = parts[0] - parts[1], parts[0] + parts[1], combination.values(parts)
     low, high = np.full_like(value, math.inf), np.full_like(value, -math.inf)
     nodes = zip(_NODES, errors.at_nodes, strict=True)
     for (start, at_start), (stop, at_stop) in itertools.pairwise(nodes):

@@ -1,16 +1,16 @@
 """Nadaraya-Watson regression: a weighted mean of the responses near a point.
 
-``F(y) = sum_i l_i K(y - d_i) / sum_i K(y - d_i)``, from two released sums over n: of responses,
-centred and scaled to [-1, 1], and of ones. Their sensitivities are proved in
-`dbern.measure.kernel_sums`; each takes half of the budget, which for Laplace noise is the joint
-calibration: both move by at most ``2 max_t sum_v K / n``. The quotient is post-processing, cut to
-the public range.
+``F(y) = sum_i l_i K(y - d_i) / sum_i K(y - d_i)``, from two released sums over n, P of v_i and Q of
+``1 - v_i``, v_i the response moved to [0, 1]. They are parts of one sum of all records, which both
+together move no further than (*Divided records* in `dbern.measure.kernel_sums`): so one budget pays
+for both. ``P - Q`` is the sum of responses, centred and scaled to [-1, 1], and ``P + Q`` that of
+ones: each has the noise of two, half of the variance that two budgets would leave. The quotient is
+post-processing, cut to the public range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from dbern.combination.base import Combination
 from dbern.combination.responses import Quotient, Quotients, pull_scale
 from dbern.data.domain import RecordSchema
-from dbern.measure.record_weights import HasResponse, InGroups, RecordWeights, ResponseWeight
+from dbern.measure.record_weights import DividedResponse, InGroups, RecordWeights
 from dbern.measure.statistic import Statistic
 from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import bandwidth_note, readable_lengths, regression_deviation
@@ -26,8 +26,6 @@ from dbern.targets.learner import DesignedStatistic, response_of
 from dbern.targets.predicted_functions import Function, predicted_sums
 from dbern.targets.smoother import Smoother
 from dbern.targets.typical import TypicalResponses
-
-_HALF = Fraction(1, 2)
 
 
 class NadarayaWatson(Smoother):
@@ -64,16 +62,11 @@ class NadarayaWatson(Smoother):
     uses: ClassVar[tuple[str, ...]] = ("response", "group")
 
     def components(self, schema: RecordSchema) -> tuple[Statistic, ...]:
-        """The sum of responses and the density of the records that have one; of each group."""
-        response, domain, group = response_of(schema), schema.domain, schema.group
-        by_response: RecordWeights = ResponseWeight(response)
-        present: RecordWeights = HasResponse(response)
-        if group is not None:
-            by_response, present = InGroups(group, by_response), InGroups(group, present)
-        return (
-            self.kernel_sum("numerator", domain, by_response, _HALF, "denominator"),
-            self.kernel_sum("denominator", domain, present, _HALF),
-        )
+        """The records that have a response, divided by it; of each group."""
+        divided: RecordWeights = DividedResponse(response_of(schema))
+        if schema.group is not None:
+            divided = InGroups(schema.group, divided)
+        return (self.kernel_sum("responses", schema.domain, divided),)
 
     def for_rows(self, schema: RecordSchema, n: int, charge: Budget) -> NadarayaWatson:
         """Return it with its bandwidth; groups are taken to be as large as one another."""
@@ -104,15 +97,18 @@ class NadarayaWatson(Smoother):
         del n
         typical = TypicalResponses(schema.domain.dimensions, (), response_of(schema).radius)
         groups = len(schema.group.categories) if schema.group else 1  # as large as one another
-        weights = np.column_stack([typical.explained, np.ones(typical.count)]) / groups
+        weights = np.column_stack([1 + typical.explained, 1 - typical.explained]) / (2 * groups)
         predicted = predicted_sums(typical, designs, weights.repeat(groups, axis=1))
-        sums, variance, exact = (columns[:, ::groups] for columns in predicted)
-        plain = np.clip(exact[:, :1] / exact[:, 1:], -1, 1)
+        parts, variance, exact = (columns[:, ::groups].T for columns in predicted)
+        top, below = parts[0] - parts[1], parts[0] + parts[1]
+        plain = np.clip((exact[0] - exact[1]) / (exact[0] + exact[1]), -1, 1)[:, None]
+        whole = Function(designs[0], typical.unit, outputs=2)
         # To first order in the noise, and in mean squares of what the quotient is divided by. The
-        # center of typical responses is 0.
-        (top, below), deviations = sums.T, np.sqrt(variance).T
-        root = np.hypot(below, deviations[1])
-        size = np.hypot(root, pull_scale(Function(designs[1], typical.unit).deviation))
+        # center of typical responses is 0. Sums and differences have twice the noise of both.
+        of_below = np.sqrt(whole.variance)
+        of_top = np.sqrt(np.maximum(2 * variance.sum(axis=0) - whole.variance, 0.0))
+        root = np.hypot(below, of_below)
+        size = np.hypot(root, pull_scale(whole.deviation))
         released = (top / size * (below / size))[:, None]
-        moved = np.hypot(deviations[0], np.clip(top / below, -1, 1) * deviations[1]) / size
+        moved = np.hypot(of_top, np.clip(top / below, -1, 1) * of_below) / size
         return typical.note_of_scores(released, (moved * root / size) ** 2, plain)

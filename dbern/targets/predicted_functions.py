@@ -50,10 +50,14 @@ def deviation_of(law: NoiseLaw) -> float:
 
 @dataclass(frozen=True)
 class Function:
-    """A function as it is released, at points of the unit cube (m, l), in data units."""
+    """A function as it is released, at points of the unit cube (m, l), in data units.
+
+    It may be the sum of several `outputs` of the statistic.
+    """
 
     design: DesignedStatistic
     unit: FloatArray
+    outputs: int = 1
 
     @property
     def _strategy(self) -> Strategy:
@@ -82,14 +86,14 @@ class Function:
         squares = np.prod([np.square(factor).sum(axis=1) for factor in rows], axis=0)
         sums = np.prod([factor.sum(axis=1) for factor in rows], axis=0)
         grid_step = math.ldexp(self.design.statistic.unit, law.granularity_exponent)
-        noise = errors_of(law).covariance.variance(squares, sums)
+        noise = errors_of(law).covariance.of_sum(self.outputs).variance(squares, sums)
         return np.asarray(grid_step**2 * np.maximum(noise, 0.0))
 
     @property
     def deviation(self) -> float:
         """Deviation of the noise, its root mean square over the domain."""
         grid_step = math.ldexp(self.design.statistic.unit, self.design.law.granularity_exponent)
-        noise = errors_of(self.design.law).covariance.scaled(grid_step)
+        noise = errors_of(self.design.law).covariance.of_sum(self.outputs).scaled(grid_step)
         return typical_noise(self._strategy, self.design.h, noise)
 
     def translates(self, records: FloatArray, *, plain: bool) -> list[FloatArray]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -19,7 +18,6 @@ from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
 from dbern.measure.record_weights import RecordWeights
-from dbern.measure.statistic import WHOLE
 from dbern.targets.bandwidths import oblique_kernels, stated_kernels
 from dbern.targets.learner import KernelName, Learner, Lengths
 
@@ -58,27 +56,14 @@ class Smoother(Learner):
             return {**parameters, "bandwidth": ()}
         return parameters
 
-    def kernel_sum(
-        self,
-        name: str,
-        domain: Domain,
-        record_weights: RecordWeights,
-        fraction: Fraction = WHOLE,
-        counted_in: str | None = None,
-    ) -> KernelSum:
+    def kernel_sum(self, name: str, domain: Domain, record_weights: RecordWeights) -> KernelSum:
         """The sum of record weights over the domain, by the learner's kernel.
-
-        `counted_in` is that of `KernelSum`.
 
         Raises SpecError for a bandwidth or a covariance that does not fit the axes.
         """
         if not self.covariance:
             kernels = stated_kernels(domain, self.bandwidth, self.kernel)
-            unit = domain.density_unit()
-            return KernelSum(
-                name, domain, kernels, record_weights, unit,
-                counted_in=counted_in, output_fraction=fraction,
-            )  # fmt: skip
+            return KernelSum(name, domain, kernels, record_weights, domain.density_unit())
         oblique, kernels = oblique_kernels(domain, self.covariance)
         oblique_box = Domain(
             tuple(
@@ -87,7 +72,4 @@ class Smoother(Learner):
             )
         )
         unit = domain.density_unit(math.prod(oblique.width))
-        return KernelSum(
-            name, oblique_box, kernels, record_weights, unit, domain, oblique, counted_in,
-            output_fraction=fraction,
-        )  # fmt: skip
+        return KernelSum(name, oblique_box, kernels, record_weights, unit, domain, oblique)

@@ -100,9 +100,8 @@ def test_a_band_of_a_quotient_is_the_interval_of_two_measures():
 
 def test_the_largest_contrast_is_that_of_dense_angles():
     x, y = np.random.default_rng(0).normal(size=(2, 500))
-    for most in (0.2, 1.0, 5.0):
-        t = np.linspace(-most, most, 4001)[:, None]
-        dense = (np.abs(x - t * y) / np.hypot(1.0, t)).max(axis=0)
-        found = largest_contrast(x, y, most)
-        assert (dense <= found * (1 + 1e-12)).all()
-        np.testing.assert_allclose(dense, found, rtol=1e-6)
+    m = np.linspace(-1, 1, 4001)[:, None]
+    dense = (np.abs(x - m * y) / np.hypot(1.0, m)).max(axis=0)
+    found = largest_contrast(x, y)
+    assert (dense <= found * (1 + 1e-12)).all()
+    np.testing.assert_allclose(dense, found, rtol=1e-6)

@@ -8,7 +8,7 @@ IEEE operations, none fused (`dbern/measure/record_integers.py`), and sums of in
   enters only later, where sums are contracted with tables. Kernels with kinks have cells whose cuts
   are floats of the kernel's; they are not here.
 - Counts, sums and squares of classes: positions and their squares.
-- Weights are one, minus one, or a response's share of its half-width: a difference and a division.
+- Weights are one, minus one, or follow from a response: a difference, a division and a rounding.
 - Which rows of a unit count is decided by AES of their bytes.
 
 What floats decide are whole numbers of the plan: cells, bits, order, granularity. The test plans

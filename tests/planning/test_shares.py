@@ -9,6 +9,8 @@ from typing import ClassVar
 import pytest
 
 import dbern
+from dbern.combination.base import ReleasedShapes
+from dbern.combination.responses import Quotient
 from dbern.data.domain import Axis, Column, Domain
 from dbern.errors import SpecError
 from dbern.measure.kernel_sums import KernelSum
@@ -73,6 +75,18 @@ def test_shares_of_at_most_one_are_planned(project, several, parts):
     several(*parts)
     planned = dbern.plan(project.spec(target={"kind": "several", "bandwidth": None}))
     assert sum(Fraction(one.noise.law.epsilon) for one in planned.components) <= 1
+
+
+def test_a_mean_is_made_of_the_outputs_of_one_statistic(project, monkeypatch):
+    """Of two the noise of their sum is not what a release and its readers take it for."""
+    two = learner(("one", HALF), ("two", HALF))
+    two.combination = lambda _self, _schema: Quotient(low=0.0, high=1.0)
+    monkeypatch.setattr("dbern.planning.rules.learner_of", lambda kind: two)
+    with pytest.raises(SpecError, match='"several" takes a mean of several statistics'):
+        dbern.plan(project.spec(target={"kind": "several", "bandwidth": None}))
+    shapes = ReleasedShapes((("x",), ("x",)), (), ("x",), ("x",), (), components=1)
+    assert Quotient(low=0.0, high=1.0).is_made_of(shapes)
+    assert not Quotient(low=0.0, high=1.0).is_made_of(replace(shapes, components=2))
 
 
 def test_outputs_may_not_meet_another_component():

@@ -28,7 +28,7 @@ from dbern.planning.bin_grids import BIN_RESOLUTIONS
 from dbern.privacy.error_law import LaplaceErrors
 from dbern.privacy.families import errors_of
 from dbern.privacy.keystream import KeyStream
-from dbern.privacy.laws import GaussianNoise, LaplaceNoise
+from dbern.privacy.laws import GaussianNoise, KNormNoise, LaplaceNoise
 from dbern.privacy.public_numbers import public_stream
 from dbern.reconstruct.bins import axis_bins
 from dbern.synopsis import array_bands, quotient_bands
@@ -559,10 +559,10 @@ def kept_quotients(monkeypatch):
     """The noise of quotients depends on public facts alone: found once for all draws."""
     found, real = {}, quotient_bands.ratio_radius
 
-    def kept(strategy, h, laws, beta):
-        key = (*h, *laws, beta)
+    def kept(strategy, h, law, beta):
+        key = (*h, law, beta)
         if key not in found:
-            found[key] = real(strategy, h, laws, beta)
+            found[key] = real(strategy, h, law, beta)
         return found[key]
 
     monkeypatch.setattr(quotient_bands, "ratio_radius", kept)
@@ -617,7 +617,8 @@ def test_the_noise_of_a_quotient_is_that_of_both_arrays():
     exact = quiet._function.parts(points, smoothings, len(points))
     for noisy in drawn(case, records, range(draws)):
         parts = noisy._function.parts(points, smoothings, len(points))
-        top, below = (one - two for one, two in zip(parts, exact, strict=True))
+        high, low = (one - two for one, two in zip(parts, exact, strict=True))
+        top, below = high - low, high + low
         size = np.abs(top - m * below)
         within += bool((size <= widths).all())
         half += bool((size <= 0.5 * widths).all())
@@ -640,9 +641,9 @@ def test_what_a_release_misses_of_a_quotient_is_bounded_without_any_noise(monkey
             synopsis = synopsis_of(*case, integers)
             found = joint_band(synopsis)
             function = synopsis._function
-            parts = function.parts(points, function.smoothings(None), len(points))
+            high, low = function.parts(points, function.smoothings(None), len(points))
             exact = smoothed_responses(points, records, responses, 0.05)
-            top, below = (one - share * two for one, two in zip(parts, exact, strict=True))
+            top, below = high - low - share * exact[0], high + low - share * exact[1]
             bounds = np.array([band.at(points) for band in found.at_nodes])
             for m in np.linspace(-1, 1, 9):
                 between = [np.interp(m, quotient_bands._NODES, one) for one in bounds.T]
@@ -672,8 +673,9 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
         for one, own in pairs
     ]
     parts = [m * below + errors[0], below + errors[1]]
+    halves = [(parts[1] + sign * parts[0]) / 2 for sign in (1, -1)]
     errors = JointBand(tuple(found)).errors(np.zeros((count, 1)))
-    low, high = quotient_bands.ratio_ends(combination, parts, errors)
+    low, high = quotient_bands.ratio_ends(combination, halves, errors)
     assert not (low > 1 + 4 * m + 1e-6).any()
     assert not (1 + 4 * m - 1e-6 > high).any()
     some = slice(300)
@@ -685,7 +687,7 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
         np.where(kept, 1 + 4 * tried, np.inf).min(1),
         np.where(kept, 1 + 4 * tried, -np.inf).max(1),
     )
-    value = combination.values(parts)[some]
+    value = combination.values(halves)[some]
     both = np.abs([parts[0] + parts[1], parts[0] - parts[1]]).max(0)[some] <= noises[-1]
     assert 0 < both.sum() < 300
     assert (np.abs(parts[1][some][both]) <= noises[-1]).all()
@@ -695,22 +697,22 @@ def test_ends_of_a_quotient_are_those_of_all_that_are_not_denied():
         np.testing.assert_allclose(one[some][~both], side[~both], atol=0.0041)
 
 
-def test_the_radius_of_a_quotient_is_that_of_a_dense_grid():
+@pytest.mark.parametrize("joint", [False, True])
+def test_the_radius_of_a_quotient_is_that_of_a_dense_grid(joint):
     """The same draws on dense points and of dense m: hardly less, and never more."""
     case, t = regression(400, 0.1), np.linspace(0, 1, 400)
     (synopsis,) = drawn(case, {"x": t, "r": t}, [0])
-    (top, below), beta = synopsis.arrays, Fraction(1, 20)
-    laws = replace(top.law, scale=3 * top.law.scale), below.law
-    (k,), (matrix,) = top.strategy.lattice.k, top.strategy.matrices([12])
-    found = ratio_radius(top.strategy, (12,), laws, beta)
-    stream = public_stream("certificate", 0)
-    both = [errors_of(law).simulate(matrix.shape[1], 400, stream) for law in laws]
+    high, beta = synopsis.arrays[0], Fraction(1, 20)
+    law, count = high.law, high.strategy.layout.size
+    if joint:
+        law = KNormNoise(law.scale, law.granularity_exponent, law.scale, values=2 * count)
+    (k,), (matrix,) = high.strategy.lattice.k, high.strategy.matrices([12])
+    found = ratio_radius(high.strategy, (12,), law, beta)
+    both = errors_of(law).simulate(2 * count, 400, public_stream("certificate", 0)) / law.scale
     y = bernstein_basis(np.linspace(0, 1, 601), k) @ matrix
-    steps = [math.ldexp(1.0, law.granularity_exponent) for law in laws]
-    first, second = (step * y @ one for step, one in zip(steps, both, strict=True))
-    sizes = [step * law.scale for step, law in zip(steps, laws, strict=True)]
+    of_p, of_q = y @ both[:count], y @ both[count:]
     sups = np.max(
-        [np.abs(first - m * second).max(0) / math.hypot(sizes[0], m * sizes[1])
+        [np.abs((1 - m) * of_p - (1 + m) * of_q).max(0) / math.hypot(1 - m, 1 + m)
          for m in np.linspace(-1, 1, 81)], axis=0,
     )  # fmt: skip
     dense = float(np.sort(sups)[quantile_rank(400, float(beta))])
@@ -786,7 +788,7 @@ def test_responses_use_the_bins_that_count_them():
     (synopsis,) = drawn(regression(5000), {"x": t, "r": signs}, [0])
     assert synopsis.about == "these-data"
     counting = [one.count_array.name for one in synopsis._bands.biases_of_data]
-    assert counting == ["denominator"] * 2
+    assert counting == ["responses_0", "responses_1"]
     points = np.linspace(0, 1, 50)[:, None]
     weights = np.exp(-0.5 * ((points - t) / 0.1) ** 2)
     truth = (weights * signs).sum(axis=1) / weights.sum(axis=1)

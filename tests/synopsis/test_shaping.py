@@ -390,8 +390,8 @@ def test_a_function_that_is_not_a_density_is_not_normalized_and_clipping_widens_
     other = with_facts(two, target=target)
     with pytest.raises(SpecError, match="only a density integrates to one, and this is a regress"):
         other.shaped("nonnegative", "normalized")
-    with pytest.raises(SpecError, match='"ratio" of arrays cannot be shaped'):
-        with_facts(two, combine={"kind": "ratio", "low": 0.0, "high": 1.0}).shaped("nonnegative")
+    with pytest.raises(SpecError, match='"mean" of arrays cannot be shaped'):
+        with_facts(two, combine={"kind": "mean", "low": 0.0, "high": 1.0}).shaped("nonnegative")
     clipped = other.shaped("nonnegative")
     vars(clipped)["metadata"] = {**clipped.metadata, "target": target}
     points = points_of(two, 101)

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from conformance import granules_of_each, integers_of_each, moves, release_spec
+from conformance import CASES, granules_of_each, integers_of_each, moves, release_spec
 
 import dbern
 from dbern.planning.planner import plan_files
@@ -40,7 +40,7 @@ def regression(n, **mechanism):
     )  # fmt: skip
 
 
-def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
+def test_divided_records_move_one_integer_as_far_as_whole_ones():
     spec = regression(n=1, noise="laplace-advanced")
     plan = plan_files(spec, ())
     records = [{"x": x, "z": z} for x in (-1.0, 1.0, 0.3) for z in (-2.0, 2.0, 0.0, np.nan)]
@@ -48,8 +48,25 @@ def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
     assert 0.9 < moves(plan, staged)[0] <= 1
 
 
+def test_signed_weights_move_one_integer_twice_as_far_and_no_farther():
+    machine, mechanism = CASES["machine"], {"k": 12, "h": 3, "noise": "laplace-advanced"}
+    spec = release_spec(
+        machine.target, "x", n=1, delta="1e-5", mechanism=mechanism, **machine.roles
+    )
+    plan = plan_files(spec, ())
+    records = [{"x": x, "label": c} for x in (0.0, 1.0, 0.5) for c in (0.0, 1.0, np.nan)]
+    staged = integers_of_each(spec, plan, [[record] for record in records])
+    assert 0.9 < moves(plan, staged)[0] <= 1
+
+
 def test_several_components_cost_the_rhos_of_their_laws_together():
-    plan = plan_files(regression(n=1000, noise="discrete-gaussian"), ())
+    bayes = {"kind": "naive-bayes", "bandwidth": [0.4]}
+    label = {"column": "c", "classes": [0, 1]}
+    spec = release_spec(
+        bayes, {"x": [-1.0, 3.0]}, n=1000, delta="1e-5", label=label,
+        mechanism={"k": 12, "h": 3, "noise": "discrete-gaussian"},
+    )  # fmt: skip
+    plan = plan_files(spec, ())
     rhos = [component.noise.law.rho for component in plan.components]
     assert len(rhos) == 2
     assert sum(rhos) <= plan.rho <= sum(rhos) * (1 + Fraction(1, 10**27))

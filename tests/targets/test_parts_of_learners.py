@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -63,7 +64,7 @@ BY_HAND = {
     "typical directions, which leave half to the next": (
         lambda: 16 * typical_variances(3), [1.0, 0.5, 0.25]),
     "a ratio, cut to its range": (lambda: Quotient(low=-1.0, high=3.0).values(
-        [np.array([0.1, 9.0]), np.array([0.2, 1.0])]), [2.0, 3.0]),
+        [np.array([0.15, 5.0]), np.array([0.05, -4.0])]), [2.0, 3.0]),
     "a certificate": (lambda: Certificate(0.5, 0.25, 1.0, beta=0.05, lower_bound=0.01).total, 1.75),
     "as few draws as have the rank beyond them": (
         lambda: [_fewest_draws(141, 0.05), quantile_rank(127, 0.05)], [127, 126]),
@@ -96,17 +97,19 @@ def test_values_mean_what_their_combination_says():
 
 def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
     """Where the noise hides the rows near a point; of many rows it is hardly moved."""
-    ratio = Quotient(low=-1.0, high=3.0).settled([0.3, 0.5], [9.0, 0.05])
+    ratio = Quotient(low=-1.0, high=3.0).settled([0.4, 0.1], [0.05, 9.0])
     top, below = np.array([0.1, 0.4, -0.2, 500.0]), np.array([0.2, 0.0, -0.1, 1000.0])
+    parts = np.array([below + top, below - top]) / 2
     more = 0.1**2 / 0.2
     means = [(0.1 + more * 0.6) / (0.2 + more), 0.6, 0.6, 0.5]
-    np.testing.assert_allclose(ratio.values([top, below]), 1 + 2 * np.array(means), rtol=1e-6)
+    np.testing.assert_allclose(ratio.values(parts), 1 + 2 * np.array(means), rtol=1e-6)
     for unit in (1e-300, 1e300):  # of densities on axes with bounds of any size
-        scaled = replace(ratio, noise=0.05 * unit).values([top * unit, below * unit])
-        np.testing.assert_allclose(scaled, ratio.values([top, below]), rtol=1e-12)
-        assert replace(ratio, noise=unit).even(0.0, 0.0, unit, unit) is None
-    assert Quotient(low=-1.0, high=3.0).settled([0.3, -0.5], [1.0, 1.0]).to_dict()["center"] == 0.0
-    assert Quotient(low=-1.0, high=3.0).settled([3.0, 0.5], [1.0, 1.0]).to_dict()["center"] == 1.0
+        scaled = replace(ratio, noise=0.05 * unit).values(parts * unit)
+        np.testing.assert_allclose(scaled, ratio.values(parts), rtol=1e-12)
+        assert replace(ratio, noise=unit).even(0.0, unit, unit) is None
+    for totals, center in (([-0.1, -0.4], 0.0), ([1.75, -1.25], 1.0)):
+        settled = Quotient(low=-1.0, high=3.0).settled(totals, [1.0, 1.0])
+        assert settled.to_dict()["center"] == center
 
 
 def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
@@ -118,12 +121,13 @@ def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
         np.array([0.6, -1.0]),
     ]
     pairs = [(parts[0], parts[2]), (parts[1], parts[3])]
-    for ratios in (groups, groups.settled([0.3, -0.2, 0.5, 0.4], [9.0, 9.0, 0.05, 0.1])):
+    for ratios in (groups, groups.settled([0.4, 0.1, 0.1, 0.3], [0.05, 0.1, 9.0, 9.0])):
         values = ratios.values(parts)
         assert ratios.quotients == combination_of(ratios.to_dict()).quotients
         for column, (ratio, pair) in enumerate(zip(ratios.quotients, pairs, strict=True)):
             np.testing.assert_array_equal(values[:, column], ratio.values(pair))
-    assert (ratios.centers, ratios.noises) == ((0.6, -0.5), (0.05, 0.1))
+    np.testing.assert_allclose(ratios.centers, (0.6, -0.5))
+    assert ratios.noises == (0.05, 0.1)
     assert ratios.inconsistency() == ""
     assert replace(ratios, centers=(0.0,)).inconsistency() == "centers and noises"
     assert replace(ratios, noises=()).inconsistency() == "centers and noises"
@@ -135,13 +139,14 @@ def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
 def test_what_evenly_spread_rows_promise_of_a_ratio_covers_its_center():
     rng, count = np.random.default_rng(0), 20_000
     m, center = rng.uniform(-1, 1, (2, count))
-    top, below, noise = rng.uniform(0, 0.4, (3, count))
+    error, noise = rng.uniform(0, 0.3, (2, count))
     bounds = [
         Quotient(low=-1.0, high=1.0).even(*one)
-        for one in zip(top, below, np.ones(count), noise, strict=True)
+        for one in zip(error, np.ones(count), noise, strict=True)
     ]
-    for sign in (-1, 1):
-        parts = m + sign * top * rng.choice([-1, 1], count), 1 - below
+    assert 0 < sum(bound is None for bound in bounds) < count
+    for signs in itertools.product((-1, 1), repeat=2):
+        parts = (1 + m) / 2 + signs[0] * error, (1 - m) / 2 + signs[1] * error
         for one, bound, a, b in zip(range(count), bounds, *parts, strict=True):
             ratio = Quotient(low=-1.0, high=1.0, center=center[one], noise=noise[one])
             off = abs(ratio.values([np.array(a), np.array(b)]) - m[one])

@@ -362,9 +362,7 @@ class BinnedSumAccumulator(RecordAccumulator):
         cells = sum(2 * axis.cells for axis in self.strategy.bins)
         position = OUTWARD * self.kernel_sum.shift * cells
         floats = OUTWARD * 3 * UNIT_ROUNDOFF
-        record_error, root = (
-            (rho * in_output, touched) if two_scales else (rho, math.sqrt(touched))
-        )
+        record_error, root = (rho * in_output, touched) if two_scales else (rho, math.sqrt(touched))
         return Errors(
             kernel=record_error,
             kernel_norms=(OUTWARD * 2 * rho * touched, OUTWARD * 2 * rho * root),

@@ -199,7 +199,7 @@ def test_groups_cost_a_regression_nothing_more(noise):
         plan_files(CASES[name].spec(1, 2000, noise, k=12), ()).components
         for name in ("regression", "regressions")
     )
-    assert (one.outputs, grouped.outputs) == (1, 3)
+    assert (one.outputs, grouped.outputs) == (2, 6)
     assert grouped.sensitivity.function == one.sensitivity.function
     if noise != "binned-laplace":  # whose bins are fewer
         assert grouped.noise.scale == pytest.approx(one.noise.scale, rel=1e-3)

@@ -164,7 +164,7 @@ HALF = Bug(
     CASES["density"], noise="binned-laplace", k=8,
 )  # fmt: skip
 PRINTED = Bug("dbern.measure.kernel_sums.KernelSum.move", printed, CASES["machine"], k=3)
-SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["regression"])
+SHARES = Bug("dbern.privacy.families.law_of", whole_charge, CASES["bayes-kinked"])
 MODELS = Bug(
     "dbern.erm.statistics.RiskMinimizer.sensitivity", of_one_output(RiskMinimizer.sensitivity),
     CASES["solved machines"],

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from projects import SOLVED, fix_reservations, labelled, released_in
 
 import dbern
+from dbern.certify.approximation import Linear
 from dbern.data.domain import Axis, Domain
 from dbern.errors import SpecError
 from dbern.model.component import LatticeComponent, NumericalErrors, ScaledNoise
+from dbern.model.function_classes import stored_class
 from dbern.privacy.covariance import NoiseCovariance
 from dbern.privacy.families import LAPLACE
 from dbern.privacy.laws import LaplaceNoise
@@ -66,6 +68,7 @@ def array(values, h, layers):
         h=tuple(h),
         noise=ScaledNoise.of(LAPLACE, "", LaplaceNoise(1, 0, 1), 1.0),
         errors=NumericalErrors(lattice=0.0, released=0.0),
+        approximation=stored_class(Linear()),
     )
     shards = Shards(values, layers)
     return ReleasedArray(shards, "f", component, Domain(AXES[: values.ndim])), shards

@@ -18,13 +18,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dbern.data.domain import Column
 from dbern.data.resolution import MAX_STEPS, decimal_of
 from dbern.data.times import TICKS, TimeUnit, moment_of
 from dbern.errors import SpecError
-from dbern.system import number_of
+from dbern.system import imported, number_of
 from dbern.types import BoolArray, FloatArray
 
 _LIMB_BITS = 64
@@ -95,6 +94,11 @@ def resolution_of(
     return float(step) if counted else None
 
 
+def _compute(name: str, values: pa.Array, **options: Any) -> pa.Array:
+    """Call one of Arrow's functions: a plan needs none, and to import them takes a while."""
+    return imported(f"pyarrow.compute:{name}")(values, **options)
+
+
 def plain_layout(values: pa.Array) -> pa.Array:
     """Return a value for each row, of a dictionary, runs, an extension or views; null stays null.
 
@@ -106,7 +110,7 @@ def plain_layout(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return plain_layout(values.dictionary).take(values.indices)
     if pa.types.is_run_end_encoded(kind):
-        return plain_layout(pc.run_end_decode(values))
+        return plain_layout(_compute("run_end_decode", values))
     return values.cast(pa.large_string()) if str(kind) == "string_view" else values
 
 
@@ -131,6 +135,8 @@ def as_floats(values: pa.Array, column: Column) -> FloatArray:
 
     Ids are two floats each, (m, 2).
     """
+    if pa.types.is_float64(values.type) and not (column.ids or column.categories):
+        return _plain(values)
     if is_empty(values.type):
         return np.full((len(values), 2) if column.ids else len(values), np.nan)
     if column.ids:
@@ -168,7 +174,7 @@ def _positions(values: pa.Array, column: Column) -> FloatArray:
         # Beyond, a float stands for several integers, and for none that is listed.
         listed = [value if abs(value) <= _MAX_EXACT else None for value in listed]
     known = pa.array(listed, type=kind)
-    return numbers(pc.index_in(values, value_set=known, skip_nulls=True))
+    return numbers(_compute("index_in", values, value_set=known, skip_nulls=True))
 
 
 def _listed(values: pa.DictionaryArray) -> tuple[pa.Array, pa.Array]:

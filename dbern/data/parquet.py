@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dbern.data.columns import as_floats, from_stored, long_times, may_be_text, value_of_text
@@ -126,13 +125,15 @@ class ColumnReader:
 
 def _leaf(batch: pa.RecordBatch, parts: Sequence[str]) -> pa.Array:
     name, *below = parts
-    outer = batch.column(name)  # null where what a column is nested in is
-    return pc.struct_field(outer, below) if below else outer
+    column = batch.column(name)
+    for inner in below:
+        column = column.flatten()[column.type.get_field_index(inner)]  # null where the outer one is
+    return column
 
 
 def _long_times(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
     """Return those of some columns that are timestamps of 96 bits, as Spark writes them."""
-    if not metadata.num_row_groups:
+    if not (names and metadata.num_row_groups):
         return []
     first = metadata.row_group(0)
     chunks = (first.column(i) for i in range(metadata.num_columns))

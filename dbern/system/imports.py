@@ -230,7 +230,7 @@ class Registry(Generic[Thing]):
 
 
 def imported(home: str) -> Any:
-    """Import what is at "module:name", which is ours."""
+    """Import what is at "module:name", which no spec names."""
     module, _, name = home.partition(":")
     return getattr(importlib.import_module(module), name)
 

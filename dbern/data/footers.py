@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import re
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -38,6 +39,8 @@ _Result = TypeVar("_Result")
 
 _LARGE_FOOTER_BYTES, _FOOTER_COPIES = 1 << 24, 10
 """Bytes from which a footer is looked at; and of memory for each of its bytes, as measured."""
+_SMALL_FILE_BYTES = 1 << 16
+"""Bytes of a file that are read at once: Arrow would ask for as many to find the footer."""
 
 
 class UnreadableFileError(Exception):
@@ -53,6 +56,8 @@ class Footer:
     row_groups: tuple[int, ...]  # rows of each
     columns: int = field(default=0, compare=False)  # of each row group; 0 where it is not known
     ids: str = field(default="", compare=False)  # the form in which they are compared
+    digest: bytes = field(default=b"", compare=False, repr=False)
+    """Of a small file's size and footer, to know it again unparsed. It stays in this process."""
 
     @property
     def rows(self) -> int:
@@ -137,15 +142,23 @@ def decryption(path: str) -> dict[str, Any]:
 
 @contextmanager
 def open_source(path: str) -> Iterator[Any]:
-    """Open a file, or an object by its URL, for Arrow to read."""
+    """Open a file, or an object by its URL, for Arrow to read; a small file is in memory, whole."""
     with pa.PythonFile(ObjectFile(path), "r") if is_url(path) else pa.OSFile(path) as source:
-        yield source
+        small = not is_url(path) and source.size() <= _SMALL_FILE_BYTES
+        yield pa.BufferReader(source.read_buffer()) if small else source
 
 
 def _footer_of(path: str, source: pa.NativeFile, metadata: pq.FileMetaData) -> Footer:
     groups = tuple(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-    size = identity(path)[0] if is_url(path) else source.size()
-    return Footer(path, size, groups, metadata.num_columns)
+    if is_url(path):
+        return Footer(path, identity(path)[0], groups, metadata.num_columns)
+    size = source.size()
+    digest = _digest(size, _footer_bytes(source)) if size <= _SMALL_FILE_BYTES else b""
+    return Footer(path, size, groups, metadata.num_columns, digest=digest)
+
+
+def _digest(size: int, footer: bytes) -> bytes:
+    return hashlib.blake2b(footer, digest_size=16, salt=size.to_bytes(8, "big")).digest()
 
 
 def read_footer_and_schema(path: str) -> tuple[Footer, pa.Schema]:
@@ -154,7 +167,8 @@ def read_footer_and_schema(path: str) -> tuple[Footer, pa.Schema]:
         with open_source(path) as source:
             if not is_url(path):
                 # A footer that is larger than memory: the system would end it all.
-                size, length = _footer_length(source)
+                size = source.size()
+                length = int.from_bytes(source.read_at(4, max(0, size - 8)), "little")
                 if _LARGE_FOOTER_BYTES < length < size and _FOOTER_COPIES * length > memory_limit():
                     raise ShortageError("memory", path)
             with pq.ParquetFile(source, **decryption(path)) as file:
@@ -184,11 +198,13 @@ def _refuse_unread(key: str, path: str, error: Exception) -> None:
     raise EnvironmentRefusedError(f"{what} {mend}") from None
 
 
-def _footer_length(file: BinaryIO | pa.NativeFile) -> tuple[int, int]:
-    """Sizes in bytes of the file and of its footer, by the last eight of them."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - 8))
-    return size, int.from_bytes(file.read(4), "little")
+def _footer_bytes(source: pa.NativeFile) -> bytes:
+    """Return the last bytes of a file: its footer, its length and what Parquet ends with."""
+    size = source.size()
+    most = min(size, _SMALL_FILE_BYTES)
+    end: bytes = source.read_at(most, size - most)
+    length = min(size, int.from_bytes(end[-8:-4], "little") + 8)
+    return end[-length:] if length <= len(end) else source.read_at(length, size - length)
 
 
 def _read_checked(
@@ -201,7 +217,7 @@ def _read_checked(
     footer, schema = read_footer_and_schema(path)
     for checked_schema, form in checked:
         if schema.equals(checked_schema):
-            return replace(footer, ids=form)
+            return replace(footer, ids=form) if form else footer
     for column in columns:
         check_column(path, schema, column)
     inside = dict(leaves(schema))
@@ -239,17 +255,20 @@ def footer_tag(path: str, salt: bytes) -> str:
 
     Raises UnreadableFileError for a file that cannot be opened.
     """
+    return tag_and_digest(path, salt)[0]
+
+
+def tag_and_digest(path: str, salt: bytes) -> tuple[str, bytes]:
+    """Return a file's `footer_tag`, and the `Footer.digest` of the bytes that it was taken of."""
     with reader_failures(path):
-        size, content = identity(path) if is_url(path) else _file_tag(path)
-    return hmac.digest(salt, size.to_bytes(8, "big") + content, "sha256").hex()
-
-
-def _file_tag(path: str) -> tuple[int, bytes]:
-    with Path(path).open("rb", buffering=0) as file:
-        changed = os.fstat(file.fileno()).st_mtime_ns
-        size, length = _footer_length(file)
-        file.seek(max(0, size - 8 - length))
-        return size, changed.to_bytes(16, "big", signed=True) + file.read()
+        if is_url(path):
+            (size, changed), footer = identity(path), b""
+        else:
+            with pa.OSFile(path) as file:
+                size, footer = file.size(), _footer_bytes(file)
+                changed = os.fstat(file.fileno()).st_mtime_ns.to_bytes(16, "big", signed=True)
+    tag = hmac.digest(salt, size.to_bytes(8, "big") + changed + footer, "sha256").hex()
+    return tag, _digest(size, footer) if footer else b""
 
 
 def leaves(schema: Iterable[pa.Field]) -> list[tuple[str, pa.DataType]]:
@@ -260,10 +279,11 @@ def leaves(schema: Iterable[pa.Field]) -> list[tuple[str, pa.DataType]]:
 def nested_leaves(fields: Iterable[pa.Field]) -> Iterator[tuple[tuple[str, ...], pa.DataType]]:
     """Yield the parts of the name and the type of each column below some fields."""
     for parent in fields:
-        if pa.types.is_struct(parent.type):
-            yield from (((parent.name, *rest), kind) for rest, kind in nested_leaves(parent.type))
+        outer = parent.type
+        if pa.types.is_struct(outer):
+            yield from (((parent.name, *rest), kind) for rest, kind in nested_leaves(outer))
         else:
-            yield (parent.name,), parent.type
+            yield (parent.name,), outer
 
 
 def folder_values(path: str) -> dict[str, str]:

@@ -86,11 +86,11 @@ def _matching_paths(source: str) -> tuple[list[Path], list[Path]]:
     path = Path(source)
     if path.is_dir():
         below = [entry for entry in _entries(path, ["**"], links=False) if not _is_folder(entry)]
-        names = {Path(entry.path): entry for entry in below}
-        shown = [file for file in names if not is_hidden(file.relative_to(path).parts)]
-        others = [file for file in shown if not is_parquet(file.name)]
-        files = [file for file in shown if is_parquet(file.name)]
-        return files, [file for file in others if names[file].stat().st_size]
+        pairs, depth = [(Path(entry.path), entry) for entry in below], len(path.parts)
+        shown = [pair for pair in pairs if not is_hidden(pair[0].parts[depth:])]
+        others = [pair for pair in shown if not is_parquet(pair[1].name)]
+        files = [file for file, entry in shown if is_parquet(entry.name)]
+        return files, [file for file, entry in others if entry.stat().st_size]
     if path.exists() or not _MAGIC.search(source):
         return [path] * path.exists(), []
     fixed = next(i for i, part in enumerate(path.parts) if _MAGIC.search(part))
@@ -205,7 +205,7 @@ def _refuse_twins(files: Sequence[Path]) -> None:
                 f"data.source: {path} is no plain file. Write a source of Parquet files."
             )
         first = names.setdefault((status.st_dev, status.st_ino), path)
-        if first != path:
+        if first is not path:
             raise SpecError(
                 f"data.source: {path} is the same file as {first}. Write a source without links."
             )

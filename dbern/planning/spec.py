@@ -230,8 +230,7 @@ class ReleaseSpec(Sections):
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the spec, where it is below it."""
-        below = not is_url(path) and Path(path).is_relative_to(self._base)
-        return str(Path(path).relative_to(self._base)) if below else path
+        return path if is_url(path) else path.removeprefix(str(self._base / "_")[:-1])
 
     def path_of(self, name: str) -> str:
         """Return the path of a file by `name_of`."""

@@ -41,6 +41,7 @@ class Run:
     frame: Frame | None
     reservation: Reservation
     journal: Journal
+    footers: tuple[Footer, ...] = ()  # as the plan read them, where it was made just now
 
 
 def count(connect: Callable[[], Client], run: Run) -> Reservation:
@@ -127,7 +128,7 @@ def _records(run: Run) -> Iterator[list[Footer]]:
     frame, reservation = run.frame, run.reservation
     if run.spec.data.source is not None:
         try:
-            yield _files(reservation.content.inputs, run.spec)
+            yield _files(reservation.content.inputs, run)
         except UnreadableFileError:
             raise unopened_file(run.ledger, run.spec, reservation) from None
         return
@@ -183,10 +184,13 @@ def _spool_rows(
         raise
 
 
-def _files(inputs: dict[str, Any], spec: ReleaseSpec) -> list[Footer]:
+def _files(inputs: dict[str, Any], run: Run) -> list[Footer]:
+    spec = run.spec
     if spec.protection.private_rows:
         return [read_footer(spec.path_of(file["path"])) for file in inputs["files"]]
-    return [
+    files = [
         Footer(spec.path_of(file["path"]), file["size"], tuple(file["row_groups"]))
         for file in inputs["files"]
     ]
+    planned = {file.path: file for file in run.footers}  # these have a digest
+    return [planned[file.path] if planned.get(file.path) == file else file for file in files]

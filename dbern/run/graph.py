@@ -16,7 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from dbern.data.footers import Footer, footer_tag, read_footer, read_together
+from dbern.data.footers import Footer, read_footer, read_together, tag_and_digest
 from dbern.errors import ReleaseError
 from dbern.measure.counters import Counters, Portion
 from dbern.planning.cost import task_rows
@@ -91,8 +91,8 @@ def _portions(files: Sequence[Footer], salt: bytes, size: int) -> Iterator[Porti
 
 
 def _tag_of(file: Footer, salt: bytes) -> str:
-    tag = footer_tag(file.path, salt)  # first: readers notice later changes
-    if read_footer(file.path) != file:
+    tag, digest = tag_and_digest(file.path, salt)  # first: readers notice later changes
+    if not (digest and digest == file.digest) and read_footer(file.path) != file:
         raise FAILURES["changed"](file.path)
     return tag
 

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from dbern.errors import optional_import
-from dbern.ledger import Reservation
-from dbern.ledger.release_files import RunRecord
+from dbern.ledger import BudgetLedger, Reservation
 from dbern.system import Progress, version
 
 LOGGER = logging.getLogger("dbern.release")
@@ -30,9 +29,9 @@ class Journal:
     """
 
     def __init__(
-        self, record: RunRecord, reservation: Reservation, progress: Progress, planning: float
+        self, ledger: BudgetLedger, reservation: Reservation, progress: Progress, planning: float
     ) -> None:
-        self._record = record
+        self._record = record = ledger.run_record(reservation.release_id)
         self._whose = {
             "release_id": reservation.release_id,
             "release": reservation.name,

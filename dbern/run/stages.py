@@ -136,9 +136,8 @@ def release(
     with withhold_texts(), BudgetLedger.open(spec.ledger_url) as ledger, ExitStack() as stack:
         began, context = time.monotonic(), _cluster(client, scheduler, wait_for_workers, progress)
         connect = cache(lambda: stack.enter_context(context))
-        reservation = _reserve(ledger, spec, frame, connect if client or scheduler else None)
-        record = ledger.run_record(reservation.release_id)
-        journal = Journal(record, reservation, progress, time.monotonic() - began)
+        reservation, files = _reserve(ledger, spec, frame, connect if client or scheduler else None)
+        journal = Journal(ledger, reservation, progress, time.monotonic() - began)
         with ledger.lock(reservation, wait=partial(journal.progress, _WAITING, 0, 1)):
             reservation = _reread(ledger, reservation)
             if reservation.state is State.COMMITTED:
@@ -146,7 +145,8 @@ def release(
             plan, notes = _stored_plan(reservation), _notes(ledger, reservation, frame)
             reservation = _redirect(ledger, reservation, spec.output)
             if reservation.state in PENDING:
-                reservation = count(connect, Run(ledger, spec, plan, frame, reservation, journal))
+                run = Run(ledger, spec, plan, frame, reservation, journal, files)
+                reservation = count(connect, run)
                 stack.close()
             with journal.stage("adding noise and publishing"):
                 manifest = publish(ledger, spec, plan, reservation, journal.progress)
@@ -206,11 +206,13 @@ def _reserve(
     spec: ReleaseSpec,
     frame: Frame | None,
     check_cluster: Callable[[], Client] | None = None,
-) -> Reservation:
+) -> tuple[Reservation, tuple[Footer, ...]]:
     """Find this release's reservation or make it; after the charge the records are not needed.
 
-    `check_cluster` for the cluster, which may refuse, before anything is reserved.
+    With the footers that were read for it. `check_cluster` for the cluster, which may refuse,
+    before anything is reserved.
     """
+    files: tuple[Footer, ...] = ()
     known, node = ledger.find(spec.budget.dataset, spec.release.name), spec.stream_node
     request = Request(
         dataset=spec.budget.dataset,
@@ -247,7 +249,7 @@ def _reserve(
         _check_output(ledger, spec)
         if check_cluster:
             check_cluster()
-    return ledger.reserve(request)
+    return ledger.reserve(request), files
 
 
 def _check_output(ledger: BudgetLedger, spec: ReleaseSpec) -> None:

@@ -34,10 +34,11 @@ from dbern.data.footers import (
     Footer,
     UnreadableFileError,
     footer_tag,
+    read_footer,
     read_footers,
     read_together,
 )
-from dbern.errors import EnvironmentRefusedError, ReleaseError
+from dbern.errors import EnvironmentRefusedError, IntegrityError, ReleaseError
 from dbern.measure.accumulator import StoppedError
 from dbern.measure.counters import Counters, Portion, Reading
 from dbern.planning.planner import plan
@@ -235,6 +236,27 @@ def test_tasks_share_out_the_work_completely_and_in_bounds(tmp_path):
         make_tasks(facts, SALT)
 
 
+def test_a_small_file_is_parsed_again_only_if_its_size_or_footer_changed(tmp_path, monkeypatch):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": np.zeros(50)}), path, row_group_size=10)
+    (file,) = read_footers([path], [Column("x", "data.bounds.x")])
+    whole, parse = path.read_bytes(), Mock(side_effect=read_footer)
+    monkeypatch.setattr("dbern.run.graph.read_footer", parse)
+    path.write_bytes(bytes([whole[0], *[one ^ 255 for one in whole[1:60]], *whole[60:]]))
+    assert make_tasks([file], SALT)
+    assert not parse.called
+    assert make_tasks([replace(file, digest=b"")], SALT)  # as a ledger has it
+    assert parse.call_count == 1
+    path.write_bytes(whole[:4] + bytes(100) + whole[4:])  # the same footer
+    with pytest.raises(IntegrityError, match=r"a\.parquet changed"):
+        make_tasks([file], SALT)
+    pq.write_table(pa.table({"x": np.zeros(50)}), path, row_group_size=25)
+    fewer = path.read_bytes()
+    path.write_bytes(fewer[:4] + bytes(file.size - len(fewer)) + fewer[4:])  # the same size
+    with pytest.raises(IntegrityError, match=r"a\.parquet changed"):
+        make_tasks([file], SALT)
+
+
 def test_small_files_share_batches_and_are_read_in_order(tmp_path, monkeypatch):
     sizes, portions, first = (3, 30, 1, 20, 9, 4, 2), [], 0
     for i, rows in enumerate(sizes):
@@ -271,7 +293,7 @@ def test_what_is_read_of_each_file_keeps_its_order_and_ends_with_the_first_failu
 @pytest.mark.slow
 def test_a_hundred_thousand_row_groups_are_few_tasks(monkeypatch):
     """Of files that are not there: 10^5 of one row group each, and one of as many row groups."""
-    monkeypatch.setattr("dbern.run.graph.footer_tag", lambda path, _salt: path)
+    monkeypatch.setattr("dbern.run.graph.tag_and_digest", lambda path, _salt: (path, b""))
     monkeypatch.setattr("dbern.run.graph.read_footer", lambda path: by_path[path])
     for rows in (1_000, 1_000_000):
         many = [Footer(f"{i}", 1, (rows,)) for i in range(100_000)]

@@ -17,13 +17,20 @@ from dbern.combination.base import Combination
 from dbern.combination.class_scores import KernelScores
 from dbern.combination.functions import Identity, OneVersusRest, Sigmoid, Stack
 from dbern.combination.gaussian_scores import GaussianScores
-from dbern.combination.responses import LeastSquares, Quotient, Quotients, Shifted
+from dbern.combination.responses import (
+    LeastSquares,
+    Quotient,
+    QuotientOfSums,
+    Quotients,
+    QuotientsOfSums,
+    Shifted,
+)
 
 KINDS: Mapping[str, type[Combination]] = {
     combination.kind: combination
     for combination in (
         *(Identity, Sigmoid, Stack, OneVersusRest),
-        *(Quotient, Quotients, Shifted, LeastSquares),
+        *(Quotient, Quotients, QuotientOfSums, QuotientsOfSums, Shifted, LeastSquares),
         *(KernelScores, GaussianScores),
     )
 }

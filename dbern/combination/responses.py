@@ -24,6 +24,7 @@ from dbern.reconstruct.moments import MOST_COLUMNS, MOST_NUMBERS, Moments
 from dbern.types import FloatArray
 
 _T = TypeVar("_T")
+_Number = TypeVar("_Number", float, FloatArray)
 _NOISE_DEVIATIONS = 2.0
 """Deviations of a denominator's noise: of 1, 2 and 3, tried on real rows, 2 errs least in most."""
 
@@ -117,6 +118,8 @@ class Ratio(CutToRange):
     counts_rows: ClassVar[bool] = True
     looks_at_totals: ClassVar[bool] = True
     arrays_of_rows: ClassVar[int] = 2
+    of_sums: ClassVar[bool] = False
+    """Whether arrays are N and D themselves, of a component each, as in older stores."""
 
     @property
     @abstractmethod
@@ -124,13 +127,13 @@ class Ratio(CutToRange):
         """The quotient of each pair of arrays."""
 
     def pairs(self, parts: Sequence[_T]) -> list[tuple[_T, _T]]:
-        """Return P and Q of each quotient."""
+        """Return P and Q of each quotient, or N and D."""
         count = len(self.quotients)
         return list(zip(parts[:count], parts[count:], strict=True))
 
     def is_made_of(self, shapes: ReleasedShapes) -> bool:
         """Return whether there are two functions of one component for each quotient."""
-        count = len(shapes.arrays) if shapes.components == 1 else 0
+        count = len(shapes.arrays) if shapes.components == 1 + self.of_sums else 0
         return count == len(shapes.functions) == 2 * len(self.quotients)
 
 
@@ -161,19 +164,24 @@ class Quotient(Ratio):
     ) -> FloatArray:
         """Return the quotient, in the range."""
         del unit_points
-        center, denominator = self.center or 0.0, np.maximum(parts[0] + parts[1], 0.0)
+        numerator, denominator = self.sums(parts)
+        center, denominator = self.center or 0.0, np.maximum(denominator, 0.0)
         # Nothing is squared: units may be any.
         size = np.hypot(denominator, pull_scale(self.noise or 0.0))
         size = np.where(size > 0, size, np.inf)
-        numerator = parts[0] - parts[1]
         quotient = center + (numerator - center * denominator) / size * (denominator / size)
         return self.to_range(self.middle + self.radius * quotient)
 
+    def sums(self, parts: Sequence[_Number]) -> tuple[_Number, _Number]:
+        """Return N and D."""
+        first, second = parts
+        return (first, second) if self.of_sums else (first - second, first + second)
+
     def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
-        """Return it with the quotient of both totals as its center, and the noise of their sum."""
-        numerator, denominator = totals[0] - totals[1], totals[0] + totals[1]
+        """Return it with the quotient of N and D in all as its center, and the noise of D."""
+        numerator, denominator = self.sums(totals)
         center = min(max(numerator / denominator, -1.0), 1.0) if denominator > 0 else 0.0
-        return replace(self, center=center, noise=noise[0])
+        return replace(self, center=center, noise=noise[self.of_sums])
 
     def even(self, array_error: float, density: float, noise: float) -> float | None:
         """Bound the error where D is `density`, by that of either array.
@@ -211,7 +219,9 @@ class Quotients(Ratio):
         count = len(self.classes)
         centers, noises = (known or (None,) * count for known in (self.centers, self.noises))
         return tuple(
-            Quotient(low=self.low, high=self.high, center=center, noise=noise)
+            (QuotientOfSums if self.of_sums else Quotient)(
+                low=self.low, high=self.high, center=center, noise=noise
+            )
             for center, noise in zip(centers, noises, strict=True)
         )
 
@@ -242,6 +252,24 @@ class Quotients(Ratio):
         if counts not in ((0, 0), (len(self.classes),) * 2):
             return "centers and noises"
         return super().inconsistency()
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotientOfSums(Quotient):
+    """A `Quotient` of an older store."""
+
+    kind: ClassVar[str] = "ratio"
+    of_sums: ClassVar[bool] = True
+    arrays_of_rows: ClassVar[int] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotientsOfSums(Quotients):
+    """The `Quotients` of an older store."""
+
+    kind: ClassVar[str] = "ratios"
+    of_sums: ClassVar[bool] = True
+    arrays_of_rows: ClassVar[int] = 1
 
 
 @dataclass(frozen=True, kw_only=True)

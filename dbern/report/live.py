@@ -33,7 +33,7 @@ from dbern.ask.bins import SplitMeasure
 from dbern.ask.kernel_envelopes import density_envelope, mass_envelope, min_bandwidth
 from dbern.ask.responses import split_measures
 from dbern.ask.splines import AxisSplines, Envelope, steps, steps_of_multiples
-from dbern.combination.responses import Quotient, Quotients
+from dbern.combination.responses import Quotient, QuotientOfSums, Quotients
 from dbern.data.domain import Axis, rounded_text, volume_unit
 from dbern.data.times import TimeUnit
 from dbern.errors import printable
@@ -214,6 +214,8 @@ def _functions(synopsis: Synopsis) -> list[ReleasedArray]:
     if isinstance(synopsis.combination, Quotients):
         return []
     regression = isinstance(synopsis.combination, Quotient)
+    if isinstance(synopsis.combination, QuotientOfSums):
+        return []
     if regression:
         arrays = [array for array in arrays if array.counted_in == array.name]
     fits = regression or synopsis.meaning == "density"

@@ -26,7 +26,12 @@ from dbern.privacy.budget import PrivacyUnit
 from dbern.synopsis.array_bands import ArrayBand, BiasOfData, SmoothedArray, biases_of_data
 from dbern.synopsis.function import Evaluation, ReleasedFunction, is_auto
 from dbern.synopsis.metadata import ReleaseMetadata
-from dbern.synopsis.quotient_bands import QuotientBand, quotient_band, ratio_ends
+from dbern.synopsis.quotient_bands import (
+    BandsOfSums,
+    QuotientBand,
+    quotient_band,
+    ratio_ends,
+)
 from dbern.synopsis.released import ReleasedArray
 from dbern.system import LRUCache, one_thread
 from dbern.types import FloatArray
@@ -102,7 +107,10 @@ class ConfidenceBands:
 
         def make() -> list[QuotientBand]:
             with one_thread():
-                return [quotient_band(*pair, request.beta / len(pairs)) for pair in pairs]
+                beta = request.beta / len(pairs)
+                if combination.of_sums:
+                    return [BandsOfSums(*(part.band(beta, 2) for part in pair)) for pair in pairs]
+                return [quotient_band(*pair, beta) for pair in pairs]
 
         return self._quotient_bands((request.beta, *pairs), make)
 

@@ -253,7 +253,7 @@ def distribution_of(
     parts = tuple(_measure(arrays, domain, stream) for stream, arrays in enumerate(by_group))
     measures = tuple(replace(part.of_sum(), max_total=max_total) for part in parts)
     response = None
-    if isinstance(combination, Ratio):
+    if isinstance(combination, Ratio) and not combination.of_sums:
         name = response_name(metadata)
         response = ReleasedResponses(parts, combination.low, combination.high, name)
     is_density = combination.keeps_values and row_counts == [*arrays]
@@ -279,7 +279,7 @@ def _by_group(
     arrays: Sequence[ReleasedArray], combination: Combination
 ) -> Sequence[tuple[ReleasedArray, ...]]:
     """Return the arrays that count the rows of each group together."""
-    if not isinstance(combination, Ratio):
+    if not isinstance(combination, Ratio) or combination.of_sums:
         return [(array,) for array in arrays]
     return combination.pairs(arrays) if len(arrays) == 2 * len(combination.quotients) else []
 

@@ -95,6 +95,21 @@ class SeparateBands:
 
 
 @dataclass(frozen=True)
+class BandsOfSums:
+    """Bands of N and of D, each by itself, of an older store: bounds add up."""
+
+    top: ArrayBand
+    below: ArrayBand
+
+    def errors(self, coordinates: FloatArray) -> QuotientErrors:
+        """Return the bound of N and ``|m|`` times that of D."""
+        top, below = self.top.at(coordinates), self.below.at(coordinates)
+        undecided = self.top.certificate.noise + self.below.certificate.noise
+        no_norm = SquaredNorm(*np.zeros((3, 1)))
+        return QuotientErrors([top + abs(m) * below for m in _NODES], no_norm, undecided)
+
+
+@dataclass(frozen=True)
 class JointBand:
     """Bands of ``N - m_i D`` for m_i = -1, 0 and 1, of arrays that err together."""
 
@@ -160,10 +175,10 @@ def ratio_ends(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends of all quotients that the released numbers do not deny, and the quotient.
 
-    NaN where D cannot be told from 0 (see the module). `parts` are P and Q as released at points,
-    and `errors` what bounds them there.
+    NaN where D cannot be told from 0 (see the module). `parts` are both arrays as released at
+    points, and `errors` what bounds them there.
     """
-    top, below, value = parts[0] - parts[1], parts[0] + parts[1], combination.values(parts)
+    (top, below), value = combination.sums(parts), combination.values(parts)
     low, high = np.full_like(value, math.inf), np.full_like(value, -math.inf)
     nodes = zip(_NODES, errors.at_nodes, strict=True)
     for (start, at_start), (stop, at_stop) in itertools.pairwise(nodes):

@@ -9,7 +9,7 @@ from typing import Any
 
 import processes
 import pytest
-from ranges import PERTURBED, REGRESSION, Range
+from ranges import CENTERS, PERTURBED, Range
 
 ALL = os.environ.get("DBERN_FAULTS") == "all"
 SAMPLE = 2
@@ -38,9 +38,9 @@ def perturbed(cluster, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def regression(cluster, tmp_path_factory):
-    """A release of two centers: bins of responses, and of rows."""
-    return Range(tmp_path_factory.mktemp("regression"), cluster, spec=REGRESSION)
+def centers(cluster, tmp_path_factory):
+    """A release of two centers: bins of two classes, and their counts."""
+    return Range(tmp_path_factory.mktemp("centers"), cluster, spec=CENTERS)
 
 
 @pytest.fixture(scope="session")

@@ -27,10 +27,11 @@ PERTURBED: dict[str, Any] = {  # its values are noisy before they are staged
     "target": {"kind": "kernel-erm", "bandwidth": None, "loss": "huber", "kernel": "linear",
                "method": "objective"},
 }  # fmt: skip
-REGRESSION: dict[str, Any] = {
-    "data__bounds": {"y": None}, "data__response": {"column": "y", "bounds": [-1.0, 1.0]},
+CENTERS: dict[str, Any] = {
+    "data__bounds": {"y": None},
+    "data__label": {"column": "note", "classes": ["private-20", "private-21"]},
     "mechanism": {"k": 24, "h": 16, "noise": "binned-laplace"},
-    "target": {"kind": "nadaraya-watson", "bandwidth": [2.0]},
+    "target": {"kind": "naive-bayes", "bandwidth": [2.0]},
 }  # fmt: skip
 KNOWN = {"data", "release.toml", "out.zarr", "calls.json", "ledger.db", "ledger.db.keys",
          "ledger.db.staging", "ledger.db.locks", "ledger.db.mark", "ledger.db.runs"}  # fmt: skip

@@ -40,7 +40,6 @@ class Amount:
     clamped: bool
     outputs: int = 1
     signed: bool = False
-    divided: bool = False
 
     @property
     def columns(self):

@@ -208,8 +208,8 @@ class KernelSum(RecordSum):
 
     @property
     def divided(self) -> bool:
-        """Whether each record is in two outputs."""
-        return self.record_weights.divided
+        """Whether each record is in two outputs; rules of other packages need not say so."""
+        return bool(getattr(self.record_weights, "divided", False))
 
     def add(self, state: Int64Array, records: Mapping[str, FloatArray], terms: Terms) -> None:
         """Add a batch of records to `state`, in place; of divided ones the rest too."""

@@ -121,8 +121,8 @@ class InGroups(CategoryWeights):
 
     @property
     def divided(self) -> bool:
-        """Whether the other rule divides a record."""
-        return self.weights.divided
+        """Whether the other rule divides a record; those of other packages need not say so."""
+        return bool(getattr(self.weights, "divided", False))
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -230,6 +230,7 @@ class ReleaseSpec(Sections):
 
     def name_of(self, path: str) -> str:
         """Return a file's path relative to the spec, where it is below it."""
+        # By its text, with the separator: there may be a hundred thousand files.
         return path if is_url(path) else path.removeprefix(str(self._base / "_")[:-1])
 
     def path_of(self, name: str) -> str:

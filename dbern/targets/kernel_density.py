@@ -85,7 +85,8 @@ class KernelDensity(Smoother):
             )
         for kernel, edge, axis in zip(density.kernels, edges, schema.domain.axes, strict=True):
             if edge == "periodic" and kernel.deviation > WIDEST:
-                widest = WIDEST / kernel.deviation * kernel.bandwidth * axis.width
+                # Less by more than its three digits are off: what is written is taken.
+                widest = 0.99 * WIDEST / kernel.deviation * kernel.bandwidth * axis.width
                 raise SpecError(
                     "target.edges: next to nothing is left of a period under so wide a kernel. "
                     f"Write a bandwidth of {widest:.3g} or less for {axis.name}"

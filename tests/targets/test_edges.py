@@ -261,7 +261,7 @@ def test_groups_and_shapes_are_of_normalized_densities():
     [
         ({"edges": "round"}, 'target.edges: .* Write edges = "normalized"'),
         ({"edges": ["periodic"]}, "target.edges: has 1 entries for 2 axes. Write one for each"),
-        ({"edges": "periodic", "bandwidth": [0.1, 0.4]}, "bandwidth of 0.125 or less for y"),
+        ({"edges": "periodic", "bandwidth": [0.1, 0.4]}, "bandwidth of 0.124 or less for y"),
         ({"edges": "normalized", "bandwidth": None, "covariance": [[0.1, 0.0], [0.0, 0.1]]},
          "target.edges: .* Leave it out, or write bandwidth"),
     ],
@@ -273,6 +273,17 @@ def test_what_is_refused_says_what_to_write(target, message):
     )
     with pytest.raises(SpecError, match=message):
         ReleaseSpec(**content).components  # noqa: B018 - they are made when they are asked for
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_bandwidth_that_is_told_in_place_of_a_wide_one_is_taken(name):
+    data = {"bounds": {"x": [0.0, 24.0]}, "n": 100}
+    target = {"bandwidth": [12.0], "kernel": name, "edges": "periodic"}
+    with pytest.raises(SpecError, match="or less for x") as refused:
+        ReleaseSpec(**sections(data=data, target=target)).components  # noqa: B018 - as above
+    told = float(str(refused.value).partition("bandwidth of ")[2].split()[0])
+    spec = ReleaseSpec(**sections(data=data, target={**target, "bandwidth": [told]}))
+    assert [kernel.edges for kernel in spec.components[0].kernels] == ["periodic"]
 
 
 def test_older_readers_refuse_what_they_would_misread():

@@ -399,7 +399,7 @@ class Cell:
         exact = summed(self.records, lambda t: bin_matrix(t, axis.cells, axis.degree).T)
         choice = f"degree {axis.degree}, {axis.cells} cells, {component.noise.kind}"
         if (scales := axis.scales) is not None:
-            exact, choice = scales.matrix @ exact, f"{choice}, two scales"
+            exact, choice = scales.numbers(exact), f"{choice}, two scales"
         matrices = [
             coefficient_basis(self.y, k, h) @ matrix
             for k, h, matrix in zip(plan.k, plan.h, strategy.matrices(plan.h), strict=True)

@@ -1,5 +1,7 @@
 """Choose the tests of a lane: ``make test`` runs two cases of a function, ``make verify`` six.
 
+Of a slow benchmark, which runs small, ``make verify`` has one: enough to see that it still runs.
+
 A hash of the seed and of a case's name decides which. The seed is the commit, unless ``--seed``
 names another one: the same seed chooses the same cases again.
 """
@@ -96,8 +98,7 @@ def _belongs(item: pytest.Item, lane: str, quick: Container[str]) -> bool:
     """Whether the item may run in a lane; `quick` has the functions of which some case is."""
     slow = item.get_closest_marker("slow") is not None
     if lane == "verify":
-        own_command = item.get_closest_marker("dist") or item.path.parent.name == "benchmarks"
-        return not (slow and own_command)
+        return not (slow and (item.get_closest_marker("dist") or _timed(item)))
     sample = item.get_closest_marker("sample")
     sampled = sample is not None and "test" in sample.kwargs and _function(item) not in quick
     return not slow or sampled or item.get_closest_marker("planted") is not None
@@ -110,8 +111,15 @@ def _limit(item: pytest.Item, lane: str, cases: int) -> int | None:
     sample = item.get_closest_marker("sample")
     if sample is not None and lane in sample.kwargs:
         return int(sample.kwargs[lane])
-    whole = item.path.parent.name in WHOLE or _function(item) in _named()
-    return None if whole else cases
+    if item.path.parent.name in WHOLE or _function(item) in _named():
+        return None
+    benchmark = item.path.parent.name == "benchmarks" and item.get_closest_marker("slow")
+    return min(cases, 1) if benchmark else cases
+
+
+def _timed(item: pytest.Item) -> bool:
+    """Whether it compares seconds, which other tests beside it would spoil: `make bench` has it."""
+    return item.path.parent.name == "benchmarks" and item.path.stem.endswith("_speed")
 
 
 def _turn(item: pytest.Item) -> pytest.Mark | None:

@@ -64,7 +64,8 @@ def test_a_lane_runs_so_many_cases_of_a_function(marks, test, verify):
     [
         ("tests/faults/test_a.py::test_one", [pytest.mark.slow], 0, 10),
         ("tests/goldens/test_a.py::test_one", [], 10, 10),
-        ("tests/benchmarks/test_a.py::test_one", [pytest.mark.slow], 0, 0),
+        ("tests/benchmarks/test_a.py::test_one", [pytest.mark.slow], 0, 1),
+        ("tests/benchmarks/test_a_speed.py::test_one", [pytest.mark.slow], 0, 0),
         ("tests/benchmarks/test_a.py::test_one", [], 2, 6),
         (NAMED, [pytest.mark.slow, pytest.mark.turns("one", 0)], 0, 10),
     ],

@@ -9,6 +9,7 @@ tables; as a test it runs small, so that it cannot rot.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -17,7 +18,7 @@ from banding import centers, synopsis_of
 from timing import BENCH, Table, keep, stored
 
 import dbern
-from dbern.bernstein.basis import bernstein_basis
+from dbern.bernstein.basis import coefficient_basis
 from dbern.bernstein.splines import bin_matrix
 from dbern.certify.bias_envelopes import weighed
 from dbern.certify.failure import BAND, FIELD, SIMULATION
@@ -44,6 +45,8 @@ TASKS = {  # axes, bandwidth, kernel, epsilon, delta, rows
     "3 axes, b .2": (3, 0.2, "gaussian", "1", "0", 100_000),
     "3 axes, Epanechnikov, epsilon 3, delta": (3, 0.2, "epanechnikov", "3", "1e-6", 100_000),
 }
+MOST_NOISE = 1.15 if BENCH else 1.3  # over its exact quantile, which is estimated
+MOST_TAIL = {"3 axes, Epanechnikov, epsilon 3, delta": 2.0}  # too many numbers for draws
 COLUMNS = (
     *("fails %", "quantile", "all of beta", "no reading", "no splines", "these data"),
     *("no rounding", "all exact", "noise / least", "missed / noise"),
@@ -77,8 +80,9 @@ class Case:
         self.smoothing = synopsis._function.smoothings(None, raw=True)[0]
         self.axes, self.y = axes, np.linspace(0, 1, POINTS[axes])
         array = self.array
-        each = zip(array.lattice.k, array.strategy.matrices(array.order), strict=True)
-        self.bases = [bernstein_basis(self.y, k) @ matrix for k, matrix in each]
+        matrices = array.strategy.matrices(array.order)
+        each = zip(array.lattice.k, array.order, matrices, strict=True)
+        self.bases = [coefficient_basis(self.y, k, h) @ matrix for k, h, matrix in each]
         self.draw = errors_of(array.law).simulate
         self.granule = np.ldexp(1.0, array.law.granularity_exponent)
         self.brackets = self.bias.weights(self.smoothing).envelopes
@@ -142,7 +146,8 @@ class Case:
 
     def tail(self, beta):
         """What the noise of the bins that are read may take away from it, at all points."""
-        table = self.bias._approximation(self.smoothing, beta)
+        weights = self.bias.weights(self.smoothing)
+        table = self.bias.of_cells(weights, math.log(weights.l2.size / beta))
         return table[self.cell] - self.read(self.array.released)
 
 
@@ -157,6 +162,6 @@ def test_what_the_slack_of_a_band_is_made_of(name):
         assert max(row[:7]) <= few + 3.5 * deviation  # and no part that is exact breaks a band
         assert row[7] <= few + 5 * deviation  # the least noise is estimated
         assert row[0] <= min(row[1:7])
-        assert 0.97 < row[8] < (1.15 if BENCH else 1.3)
+        assert 0.97 < row[8] < MOST_TAIL.get(name, MOST_NOISE)
         block = f"slack, {level}"
         keep(block, Table(f"bands of {level}", COLUMNS, {**stored()[block].rows, name: row}))

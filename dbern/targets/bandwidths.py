@@ -4,13 +4,17 @@ A stated bandwidth is one an axis, or a full covariance of a Gaussian, in data u
 
 *Regressions and naive Bayes.* Released bins tell which bandwidth fits the rows, but not which fits
 their responses or classes: there "auto" is a rule of public numbers. A kernel's standard deviation
-is the same share b of every axis. It blurs by ``b^2``, and noise is to the rows that a value rests
-on as ``1 / (m b^l)``, for l axes and m rows times epsilon: the sum is least where ``b^(l + 2)`` is
-in proportion to ``1 / m``. From epsilon 3 on what rows differ by is left, whatever the noise: m
-grows no further than to three times the rows.
+is the same share b of every axis. A regression is blurred by ``b^2``, and noise is to the rows that
+a value rests on as ``1 / (m b^l)``, for l axes and m rows times epsilon: the sum is least where
+``b^(l + 2)`` is in proportion to ``1 / m``. From epsilon 3 on what rows differ by is left, whatever
+the noise: m grows no further than to three times the rows. The factor ``.05 1.8^l`` and the bounds
+are those of the least mean logarithm of errors on generated and real columns: ``make widths``.
 
-The factors, ``.03 3^l`` of a regression and 1.5 of naive Bayes, whose sums have one axis each, and
-the bounds are those of the least mean logarithm of errors on generated columns: ``make widths``.
+Naive Bayes has sums of each class and axis, and the axes share epsilon: m counts the rows of an
+equal class, divided by the axes. Bounds are mostly wider than where classes differ, and there a
+wide kernel hides it, however small the noise. So ``b^2`` is ``.4 / m``, narrower than densities
+want that are smooth over the bounds: these lose little by it, and those within a part of the bounds
+gain much. ``make widths`` has both.
 """
 
 from __future__ import annotations
@@ -31,12 +35,12 @@ _ROUNDING = 1e-9  # of a width: what is written as the least is taken, however i
 _FLAT_WIDTHS = 10
 _FINEST_STEPS, _FINEST_OF_FEW_STEPS = 2.0, 0.2  # of an axis
 _MAX_EPSILON_PER_ROW = 3.0
-_REGRESSION_FACTOR, _FACTOR_PER_AXIS = 0.03, 3.0
+_REGRESSION_FACTOR, _FACTOR_PER_AXIS = 0.05, 1.8
 _MAX_DEVIATION = 0.4
 _MIN_DEVIATIONS = {1: 0.015, 2: 0.015, 3: 0.03, 4: 0.06, 5: 0.1, 6: 0.15, 7: 0.25, 8: 0.3}
 """Deviation that polynomials and bins of memory's size resolve, by the number of axes."""
-_CLASS_FACTOR = 1.5
-_MIN_CLASS_DEVIATION, _MAX_CLASS_DEVIATION = 0.03, 0.1
+_CLASS_FACTOR = 0.4
+_MIN_CLASS_DEVIATION, _MAX_CLASS_DEVIATION = 0.01, 0.1
 PLACEHOLDER_DEVIATION = 0.1
 """What a spec is read with before the number of rows is known."""
 
@@ -177,9 +181,9 @@ def regression_deviation(rows: float, epsilon: float, axes: int) -> float:
     return min(max(math.pow(factor, 1 / (axes + 2)), _MIN_DEVIATIONS[axes]), _MAX_DEVIATION)
 
 
-def class_deviation(rows: float, epsilon: float) -> float:
-    """Return the standard deviation of naive Bayes's kernels, as a share of each axis."""
-    deviation = math.cbrt(_CLASS_FACTOR / _effective_rows(rows, epsilon))
+def class_deviation(rows: float, epsilon: float, axes: int) -> float:
+    """Return the standard deviation of naive Bayes's kernels, for so many rows of each class."""
+    deviation = math.sqrt(_CLASS_FACTOR * axes / _effective_rows(rows, epsilon))
     return min(max(deviation, _MIN_CLASS_DEVIATION), _MAX_CLASS_DEVIATION)
 
 

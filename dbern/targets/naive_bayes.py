@@ -123,8 +123,9 @@ class NaiveBayes(Learner):
         """Return it with its bandwidth."""
         if self.bandwidth != "auto":
             return self
-        deviation = class_deviation(n, float(charge.epsilon))
-        lengths = readable_lengths(self.kernel, Domain(schema.domain.numeric), deviation)
+        domain, classes = schema.domain, len(schema.classes.categories)
+        deviation = class_deviation(n / classes, float(charge.epsilon), domain.dimensions)
+        lengths = readable_lengths(self.kernel, Domain(domain.numeric), deviation)
         return NaiveBayes(**self.get_params() | {"bandwidth": lengths})
 
     def notes(self, n: int) -> tuple[str, ...]:

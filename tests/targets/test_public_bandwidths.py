@@ -48,7 +48,18 @@ def test_a_regression_is_at_the_least_sum_of_what_is_blurred_and_noise():
     for axes in (1, 2, 3):
         few, many = (regression_deviation(rows, 1.0, axes) for rows in (2000, 16_000))
         assert few / many == pytest.approx(8 ** (1 / (axes + 2)))
-    assert class_deviation(4000, 1.0) / class_deviation(32_000, 1.0) == pytest.approx(2)
+
+
+def test_classes_and_axes_share_the_rows_and_epsilon_of_naive_bayes():
+    """Half the rows of a class, or twice the axes, are worth half the rows."""
+    usual = class_deviation(2000, 1.0, 1)
+    assert class_deviation(500, 1.0, 1) == class_deviation(2000, 1.0, 4) == 2 * usual
+    four = {"label": {"column": "label", "classes": [0, 1, 2, 3]}}
+    (two,), halved = bandwidth_of("naive-bayes"), bandwidth_of("naive-bayes", n=20_000, **four)
+    assert halved == (two,) > bandwidth_of("naive-bayes", n=20_000)
+    lists = {"data": {"bounds": {"x": [0.0, 1.0], "c": {"values": ["a", "b"]}}}}
+    listed = spec_for_rows(spec_of("naive-bayes", n=20_000).changed(lists), 20_000).learner
+    assert listed.bandwidth == (two,)
 
 
 def test_a_large_epsilon_is_worth_three_times_the_rows():

@@ -323,10 +323,11 @@ def _arrow_positions(chunk: Any, axis: Axis) -> FloatArray:
 
 
 def _arrow_numbers(chunk: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
-    from dbern.data.columns import is_number, is_text, is_time, numbers, plain_layout
+    from dbern.data.columns import is_measured, is_number, is_text, is_time, numbers, plain_layout
 
     values = plain_layout(chunk)
-    kind, counted = values.type, is_number(values.type)
+    kind = values.type
+    counted = (is_number if unit else is_measured)(kind)  # hours are no days or seconds
     if str(kind) == "null":
         return np.full(len(values), np.nan)
     if unit is not None and is_text(kind):

@@ -7,6 +7,7 @@ import glob
 import json
 import re
 import tomllib
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -43,6 +44,7 @@ _EXAMPLES = {
 """What an option that is missing may be, as it is written."""
 _NEEDED = ("source", "axis", "epsilon", "dataset")
 _Sections = dict[str, dict[str, Any]]
+_Types = Mapping[str, Set[Any]]  # of columns in Arrow, by axis
 _QUESTIONS = 'questions = ["density", "mass", "quantile"]'
 _OF_DENSITY = f"{_QUESTIONS}  # what will be asked: bins are narrow enough for all of it"
 _OF_REGRESSION = f"""\
@@ -168,8 +170,10 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
     questions = ""
     if counts_rows(spec, spec.components):
         questions = _OF_REGRESSION if spec.records.response else _OF_DENSITY
-        resolution = _resolution_text(spec, folder)
+        types = _types_of_axes(spec, folder)
+        resolution = _resolution_text(spec, types)
         slots |= {"questions": f"{questions}\n", "resolution": f"{resolution}\n\n"}
+        slots["target"] += _edges_text(spec, types)
         text = _SPEC.format(**slots)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
@@ -369,20 +373,38 @@ def _takes_auto(field: FieldInfo) -> bool:
     return any("auto" in get_args(choice) for choice in get_args(field.annotation))
 
 
-def _resolution_text(spec: ReleaseSpec, folder: Path) -> str:
-    """Write what each axis counts in by its column's type, and ask where that is open.
-
-    Schemas are read where the files are there already, and no value.
-    """
-    from dbern.data.source_schemas import resolutions_of
+def _types_of_axes(spec: ReleaseSpec, folder: Path) -> _Types:
+    """Read schemas where the files are there already, and no value."""
+    from dbern.data.source_schemas import types_of
 
     source = spec.data.source or ""
     if not is_url(source):
         base = glob.escape(str(folder)) if glob.has_magic(source) else folder
         source = str(Path(base) / source)
-    axes, resolutions = spec.records.domain.numeric, dict[str, float]()
     with suppress(DbernError):  # of files that are not there yet, or cannot be read from here
-        resolutions = resolutions_of(source, axes)
+        return types_of(source, spec.records.domain.numeric)
+    return {}
+
+
+def _edges_text(spec: ReleaseSpec, types: _Types) -> str:
+    """Write that a density of times of day goes on at midnight, unless its edges are stated."""
+    from dbern.data.source_schemas import clocks_of
+
+    params, axes = spec.learner.get_params(), spec.records.domain.numeric
+    clocks = clocks_of(axes, types)
+    if not clocks or params.get("edges", "") is not None or params["covariance"]:
+        return ""
+    edges = ["periodic" if axis.name in clocks else "natural" for axis in axes]
+    line = _line("edges", edges if len(edges) > 1 else edges[0])
+    return f"\n{line}  # times of day go on at midnight"
+
+
+def _resolution_text(spec: ReleaseSpec, types: _Types) -> str:
+    """Write what each axis counts in by its column's type, and ask where that is open."""
+    from dbern.data.source_schemas import resolutions_of
+
+    axes = spec.records.domain.numeric
+    resolutions = resolutions_of(axes, types)
     counted = [
         f"{toml_key(name)} = {_toml(step).removesuffix('.0')}" for name, step in resolutions.items()
     ]

@@ -32,6 +32,7 @@ _MAX_DECIMAL_SCALE = 200  # of a decimal: beyond, powers of ten and values may b
 _MAX_EXACT = 1 << 53  # integers up to it are floats, each another one
 _MAX_NANOSECONDS = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_HOUR = 3600
 
 
 def is_time(kind: pa.DataType) -> bool:
@@ -48,6 +49,11 @@ def is_number(kind: pa.DataType) -> bool:
         or types.is_boolean(kind)
         or (types.is_decimal(kind) and abs(kind.scale) <= _MAX_DECIMAL_SCALE)
     )
+
+
+def is_measured(kind: pa.DataType) -> bool:
+    """Return whether values are numbers, or times of day, which are hours from 0 to 24."""
+    return is_number(kind) or bool(pa.types.is_time(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -264,8 +270,11 @@ def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
 
 
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
-    """Return numbers (m,), or dates and timestamps in `unit`; null is NaN."""
+    """Return numbers (m,), hours of times of day, dates and timestamps in `unit`; null is NaN."""
     kind = values.type
+    if pa.types.is_time(kind):
+        ticks = values.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
+        return _plain(ticks) / float(_HOUR / TICKS[kind.unit])
     if is_time(kind):
         if unit is None:
             raise TypeError("times without a unit")
@@ -390,10 +399,11 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
             f"{is_of}. Write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
             "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
         )
-    elif is_number(kind) and column.unit is not None:
-        raise SpecError(f"{is_of}, and its bounds are times. Write two numbers.")
-    elif not (is_time(kind) or is_number(kind)):
+    elif is_measured(kind) and column.unit is not None:
+        hours = ": hours, such as [0.0, 24.0]" if pa.types.is_time(kind) else ""
+        raise SpecError(f"{is_of}, and its bounds are times. Write two numbers{hours}.")
+    elif not (is_time(kind) or is_measured(kind)):
         raise SpecError(
-            f"{is_of}, and only integers, floats, decimals, booleans, dates and timestamps are "
+            f"{is_of}, and only integers, floats, decimals, booleans, dates and times are "
             "available here in this version. Convert the column or choose another."
         )

@@ -6,13 +6,13 @@ never read from, so nothing here can be of help in choosing a bound; that is on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from dbern.data.columns import is_empty, is_number, is_text, is_time, plain_type, resolution_of
+from dbern.data.columns import is_empty, is_measured, is_text, is_time, plain_type, resolution_of
 from dbern.data.domain import Axis
 from dbern.data.footers import Footer, folder_values, leaves, read_footer_and_schema, read_together
 from dbern.data.sources import discover
@@ -75,25 +75,43 @@ def inspect_source(source: str) -> Source:
     return Source(source, tuple(footer for footer, _ in files), tuple(columns))
 
 
-def resolutions_of(source: str, axes: Sequence[Axis]) -> dict[str, float]:
-    """Return what axes count in by the types of their columns in all files, in data units.
+def types_of(source: str, axes: Sequence[Axis]) -> dict[str, set[pa.DataType | None]]:
+    """Return the types of the axes' columns in all files, None where a file has no such column.
 
-    An axis whose type leaves it open, or is another in another file, is left out. Raises SpecError
-    as `inspect_source`.
+    Raises SpecError as `inspect_source`.
     """
-    steps: dict[str, set[float]] = {axis.name: set() for axis in axes}
+    types: dict[str, set[pa.DataType | None]] = {axis.name: set() for axis in axes}
     for _, columns in read_together(_read_types, discover(source)):
-        for axis in axes:
-            kind = columns.get(axis.name)
-            step = kind and resolution_of(kind, axis.low, axis.high, axis.unit)
-            steps[axis.name].add(step or 0.0)
-    return {
-        name: step
-        for name, of_files in steps.items()
-        if len(of_files) == 1
-        for step in of_files
-        if step
-    }
+        for name, kinds in types.items():
+            kinds.add(columns.get(name))
+    return types
+
+
+def resolutions_of(
+    axes: Sequence[Axis], types: Mapping[str, Set[pa.DataType | None]]
+) -> dict[str, float]:
+    """Return what axes count in by the types of their columns, in data units.
+
+    An axis whose types leave it open, or do not agree, is left out.
+    """
+    resolutions = {}
+    for axis in axes:
+        kinds = types.get(axis.name, ())
+        steps = {kind and resolution_of(kind, axis.low, axis.high, axis.unit) for kind in kinds}
+        if len(steps) == 1 and (step := steps.pop()):
+            resolutions[axis.name] = step
+    return resolutions
+
+
+def clocks_of(axes: Sequence[Axis], types: Mapping[str, Set[pa.DataType | None]]) -> list[str]:
+    """Return the axes of a whole day whose columns are times of day in all files."""
+    return [
+        axis.name
+        for axis in axes
+        if (axis.low, axis.high) == (0.0, 24.0)
+        and (kinds := types.get(axis.name))
+        and all(kind is not None and pa.types.is_time(kind) for kind in kinds)
+    ]
 
 
 def _read_types(path: str) -> tuple[Footer, dict[str, pa.DataType | None]]:
@@ -107,7 +125,7 @@ def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
     if missing:
         return f"none: missing in {counted(len(missing), 'file')}, such as {missing[0]}"
     inside = [kind for kind in types if kind is not None and not is_empty(kind)]
-    bounded = all(map(is_time, inside)) or all(map(is_number, inside))
+    bounded = all(map(is_time, inside)) or all(map(is_measured, inside))
     roles = ["axis", "response"] if bounded else []
     roles += ["category", "label", "group", "filter"] if all(map(_is_listed, inside)) else []
     return ", ".join(roles) or "none: write it as another type"

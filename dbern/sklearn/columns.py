@@ -22,7 +22,7 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from dbern.data.columns import as_floats, is_number, is_text, is_time, plain_layout
+from dbern.data.columns import as_floats, is_measured, is_number, is_text, is_time, plain_layout
 from dbern.data.domain import Column
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
@@ -168,7 +168,8 @@ def to_floats(values: Any, column: Column, name: str) -> FloatArray:
 def _arrow_to_floats(values: pa.ChunkedArray, column: Column, name: str) -> FloatArray:
     if pa.types.is_null(values.type):  # as where polars sees no value at all
         return np.full(len(values), np.nan)
-    text, numbers = is_text(values.type), is_number(values.type)
+    text = is_text(values.type)
+    numbers = (is_number if column.categories else is_measured)(values.type)
     _check_type(values.type, column, name, text=text, numbers=numbers)
     if column.categories and numbers:
         return _positions(values.to_pylist(), column)

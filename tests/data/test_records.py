@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from dbern.data.columns import check_kind
 from dbern.data.domain import Column
 from dbern.data.footers import UnreadableFileError, footer_tag, read_footers
 from dbern.data.parquet import BATCH_ROWS, read_batches, write_records
@@ -273,6 +274,22 @@ def test_types_may_differ_between_files_but_no_file_may_lack_a_column(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "kind", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str
+)
+def test_times_of_day_are_hours_whatever_they_count_in(tmp_path, kind):
+    """A minute is the same float of each, the last tick is below 24, and no id is of times."""
+    a_day = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit] * 86_400
+    integers = pa.int32() if kind.bit_width == 32 else pa.int64()
+    ticks = pa.array([0, a_day // 1440, None, a_day // 2, a_day - 1], integers)
+    path = written(tmp_path / "a.parquet", at=ticks.cast(kind))
+    last = (a_day - 1) / (a_day // 24)
+    assert 24 - 1e-3 < last < 24
+    same(values(path, column("at")), [[0, 1 / 60, np.nan, 12, last]])
+    with pytest.raises(SpecError, match="ids are numbers or text"):
+        check_kind(path, kind, Column("at", "data.unit", ids=True))
+
+
+@pytest.mark.parametrize(
     ("kind", "unit", "complaint"),
     [
         (pa.timestamp("us"), None, "Write two dates"),
@@ -280,7 +297,8 @@ def test_types_may_differ_between_files_but_no_file_may_lack_a_column(tmp_path):
         (pa.int64(), TimeUnit.DAYS, "its bounds are times. Write two numbers"),
         (pa.decimal128(5, 2), TimeUnit.SECONDS, "its bounds are times. Write two numbers"),
         (pa.string(), None, "only integers, floats, decimals, booleans, dates"),
-        (pa.time32("s"), TimeUnit.SECONDS, "only integers, floats, decimals, booleans, dates"),
+        (pa.time32("s"), TimeUnit.SECONDS, "Write two numbers: hours, such as [0.0, 24.0]"),
+        (pa.duration("s"), None, "only integers, floats, decimals, booleans, dates"),
         (pa.list_(pa.int64()), None, "only integers, floats, decimals, booleans, dates"),
         (pa.dictionary(pa.int8(), pa.string()), None, "in this version. Convert the column"),
     ],

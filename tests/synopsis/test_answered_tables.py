@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from datetime import time as clock
 
 import numpy as np
 import pandas as pd
@@ -136,6 +137,13 @@ def test_texts_and_times_are_no_numbers(axis):
     for frame in frames:
         with pytest.raises(SpecError, match=r"must be numbers|are not dates"):
             as_points(frame, Domain((axis,)))
+
+
+def test_times_of_day_are_hours_and_no_days():
+    table = pa.table({"x": pa.array([clock(6, 30), None])})
+    np.testing.assert_array_equal(as_points(table, Domain((NUMBER,))), [[6.5], [np.nan]])
+    with pytest.raises(SpecError, match="are not dates"):
+        as_points(table, Domain((DAY,)))
 
 
 def test_a_region_beyond_dates_is_told_as_dates():

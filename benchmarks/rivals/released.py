@@ -11,7 +11,8 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import iterated_basis
-from dbern.certify.mean_square import typical_noise
+from dbern.certify.mean_square import noise_at_nodes, typical_noise, values_at_nodes
+from dbern.combination.base import ArraySummary
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover
@@ -199,16 +200,25 @@ def curve(test: Table, target: str, *, learn: Table, epsilon: float, seed: int) 
     """A regression on one axis, in units of half the response's range from its middle."""
     spec, plan, found = released(learn, target, epsilon, seed)
     arrays, combination = [one for one in plan.components for _ in one.arrays], spec.combination
-    parts, totals, noise = [], [], []
+    parts, summaries = [], []
     for one, own in zip(arrays, found, strict=True):
         parts.append(one.unit * evaluated(one, test.unit) @ own)
-        totals.append(one.unit * own.sum() if one.strategy.kind == "binned" else 0.0)
-        covariance = one.noise.covariance.of_sum(combination.arrays_of_rows)
-        noise.append(typical_noise(one.strategy, one.h, covariance))
+        summaries.append(_summary(one, own, combination.arrays_of_rows))
     if combination.looks_at_totals:
-        combination = combination.settled(totals, noise)
+        combination = combination.settled(summaries)
     values = combination.values(parts, test.unit)
     return np.asarray((values - combination.middle) / combination.radius)
+
+
+def _summary(one: Any, own: FloatArray, arrays_of_rows: int) -> ArraySummary:
+    """As `dbern.run.publish` tells of released bins."""
+    covariance = one.noise.covariance.of_sum(arrays_of_rows)
+    noise = typical_noise(one.strategy, one.h, covariance)
+    if one.strategy.kind != "binned":
+        return ArraySummary(0.0, noise)
+    values = values_at_nodes(one.strategy, one.h, own.reshape(one.strategy.layout.shape))
+    shares = noise_at_nodes(one.strategy, one.h, covariance)
+    return ArraySummary(one.unit * own.sum(), noise, one.unit * values, shares)
 
 
 def smoothed(

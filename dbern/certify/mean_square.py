@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +52,24 @@ def trace(left: Sequence[FloatArray], right: Sequence[FloatArray], correlation: 
         return independent
     sums = ((a.sum(axis=1), b.sum(axis=1)) for a, b in zip(left, right, strict=True))
     return (1 - correlation) * independent + correlation * math.prod(float(a @ b) for a, b in sums)
+
+
+def values_at_nodes(strategy: Strategy, h: Sequence[int], released: Any) -> FloatArray:
+    """Return a function's values at the nodes, (nodes,), times the roots of the nodes' weights."""
+    values = np.asarray(released, np.float64)
+    for basis in gauss_values(strategy, h):
+        values = np.tensordot(values, basis, axes=(0, 1))
+    return values.ravel()
+
+
+def noise_at_nodes(strategy: Strategy, h: Sequence[int], noise: NoiseCovariance) -> FloatArray:
+    """Return the shares of the nodes, (nodes,), in the square of `typical_noise`."""
+    squares, sums = np.ones(()), np.ones(())
+    for basis in gauss_values(strategy, h):
+        squares = np.multiply.outer(squares, np.square(basis).sum(axis=1))
+        sums = np.multiply.outer(sums, basis.sum(axis=1))
+    variances = replace(noise, deviation=1.0).variance(squares, sums).ravel()
+    return np.asarray(variances / variances.sum())
 
 
 def typical_noise(strategy: Strategy, h: Sequence[int], noise: NoiseCovariance) -> float:

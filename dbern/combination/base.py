@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -47,6 +47,20 @@ class ReleasedShapes:
         return tuple(array for array in self.arrays if isinstance(array, tuple))
 
 
+class ArraySummary(NamedTuple):
+    """Summary of an array's released numbers, in data units.
+
+    The `total` of bins, which is what all records weigh, and `values` at nodes over the domain,
+    (nodes,), times the roots of the nodes' weights: 0 and None of anything else. `noise` is the
+    deviation of values, or of sums of `arrays_of_rows`, of whose square each node has its share.
+    """
+
+    total: float
+    noise: float
+    values: FloatArray | None = None
+    shares: FloatArray | None = None
+
+
 @dataclass(frozen=True)
 class Combination(ABC):
     """The function that the values of the released arrays make, in their order.
@@ -72,7 +86,7 @@ class Combination(ABC):
     log_odds: ClassVar[bool] = False
     """Whether `decisions` are log odds, or logarithms of probabilities, by its kind alone."""
     arrays_of_rows: ClassVar[int] = 1
-    """Number of arrays whose sum counts rows: with more, `settled` is told the noise of sums."""
+    """Number of arrays whose sum counts rows: an `ArraySummary` has the noise of such sums."""
     looks_at_totals: ClassVar[bool] = False
     """Whether a release settles it by what its arrays' numbers sum to."""
     threshold: ClassVar[float] = 0.0
@@ -108,13 +122,9 @@ class Combination(ABC):
         return np.stack([0.5 - 0.5 * np.tanh(0.5 * decisions),
                          0.5 + 0.5 * np.tanh(0.5 * decisions)], axis=-1)  # fmt: skip
 
-    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Combination:
-        """Return what a release publishes, for totals of the released arrays and their noise.
-
-        Totals are of bins, which sum to what all records weigh, and 0 of anything else; `noise` has
-        the deviation of each array's values, or of sums. Only where it `looks_at_totals`.
-        """
-        del totals, noise
+    def settled(self, arrays: Sequence[ArraySummary]) -> Combination:
+        """Return what a release publishes, for what its arrays tell; see `looks_at_totals`."""
+        del arrays
         return self
 
     @property

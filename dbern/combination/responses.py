@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from dbern.combination.base import Combination, Meaning, ReleasedShapes
+from dbern.combination.base import ArraySummary, Combination, Meaning, ReleasedShapes
 from dbern.combination.functions import (
     FunctionCombination,
     count_with_products,
@@ -27,6 +27,7 @@ _T = TypeVar("_T")
 _Number = TypeVar("_Number", float, FloatArray)
 _NOISE_DEVIATIONS = 2.0
 """Deviations of a denominator's noise: of 1, 2 and 3, tried on real rows, 2 errs least in most."""
+_LEAST_SPREAD, _SPREAD_STEPS = 1e-4, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +144,11 @@ class Quotient(Ratio):
 
     With ``N = P - Q`` and ``D = P + Q``, in units of the radius of the range and from its middle,
     it is ``c + (N - c D) D / (D^2 + s^2)``, cut to the range, with c the `center`, s twice the
-    `noise`, a deviation of that of D, and c where D is not positive. That is the mean response of
-    the rows near a point with ``s^2 / D`` as many more rows, whose response is c. A plan knows
-    neither: then c and s are 0. A release has both, by its law and by released numbers alone: it is
-    post-processing.
+    `noise`, and c where D is not positive. That is the mean response of the rows near a point with
+    ``s^2 / D`` as many more rows, whose response is c. The `noise` is the deviation of that of D,
+    or more where responses are spread little beside it (`_spread`): a range may be far wider than
+    they are. A plan knows neither: then c and s are 0. A release has both, by its law and by
+    released numbers alone: it is post-processing.
     """
 
     kind: ClassVar[str] = "mean"
@@ -177,11 +179,40 @@ class Quotient(Ratio):
         first, second = parts
         return (first, second) if self.of_sums else (first - second, first + second)
 
-    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotient:
-        """Return it with the quotient of N and D in all as its center, and the noise of D."""
-        numerator, denominator = self.sums(totals)
+    def settled(self, arrays: Sequence[ArraySummary]) -> Quotient:
+        """Return it with the quotient of N and D in all as its center, and the noise of D.
+
+        That is more where ``N - c D`` has noise of a deviation v and the quotient one of S about
+        c: s is ``v / 3 S`` at least. The least squared error has ``v / S``, and where rows are few
+        S is estimated badly, so that s is no more than is surely better.
+        """
+        first, second = arrays
+        numerator, denominator = self.sums((first.total, second.total))
         center = min(max(numerator / denominator, -1.0), 1.0) if denominator > 0 else 0.0
-        return replace(self, center=center, noise=noise[self.of_sums])
+        hidden = math.hypot(1.0, center) / (3 * self._spread(center, arrays)) / _NOISE_DEVIATIONS
+        noise = float(f"{arrays[self.of_sums].noise * max(1.0, hidden):.6g}")
+        return replace(self, center=center, noise=noise)
+
+    def _spread(self, center: float, arrays: Sequence[ArraySummary]) -> float:
+        """Estimate the deviation S of the quotient about c, 1 at most, over the nodes of arrays.
+
+        Where D is the weight of rows ``(N - c D)^2`` is ``S^2 D^2 + v^2`` on average, v^2 of noise
+        alone. S^2 is what weighted least squares have, weights one over the square of that (as
+        of random effects by Paule and Mandel 1982), in steps from 1 on.
+        """
+        first, second = arrays
+        if first.values is None or second.values is None or first.shares is None:
+            return 1.0
+        unit = first.noise  # squares of densities may be any
+        numerator, denominator = self.sums((first.values / unit, second.values / unit))
+        known, square = (1 + center**2) * first.shares, 1.0
+        explained = np.square(numerator - center * denominator) - known
+        weights = np.square(np.maximum(denominator, 0.0))
+        for _ in range(_SPREAD_STEPS):
+            precisions = weights / np.square(known + square * weights)
+            surely = max(float(precisions @ weights), sys.float_info.min)
+            square = min(max(float(precisions @ explained) / surely, _LEAST_SPREAD**2), 1.0)
+        return math.sqrt(square)
 
     def even(self, array_error: float, density: float, noise: float) -> float | None:
         """Bound the error where D is `density`, by that of either array.
@@ -236,10 +267,10 @@ class Quotients(Ratio):
         """Return the range's width, of each."""
         return np.stack([super().errors(errors)] * len(self.classes), axis=-1)
 
-    def settled(self, totals: Sequence[float], noise: Sequence[float]) -> Quotients:
+    def settled(self, arrays: Sequence[ArraySummary]) -> Quotients:
         """Return it with each group's center and noise."""
-        pairs = zip(self.quotients, self.pairs(totals), self.pairs(noise), strict=True)
-        settled = [quotient.settled(total, deviation) for quotient, total, deviation in pairs]
+        pairs = zip(self.quotients, self.pairs(arrays), strict=True)
+        settled = [quotient.settled(pair) for quotient, pair in pairs]
         return replace(
             self,
             centers=tuple(quotient.center or 0.0 for quotient in settled),

@@ -22,8 +22,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from dbern.certify.mean_square import typical_noise
-from dbern.combination.base import Combination
+from dbern.certify.mean_square import noise_at_nodes, typical_noise, values_at_nodes
+from dbern.combination.base import ArraySummary, Combination
 from dbern.data.domain import Domain
 from dbern.data.storage import location_at
 from dbern.errors import IntegrityError
@@ -161,16 +161,20 @@ class _Noisy:
 
 def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
     """Return the combination with what the released numbers say of all records."""
-    totals, noise = [], []
-    for array in arrays:
-        planned, law = array.planned, array.planned.noise.law
-        strategy, total = cast("Strategy", planned.strategy), 0.0
-        if isinstance(strategy, BinnedStrategy):
-            total = strategy.total(array.released(slab) for slab in strategy.layout.slabs())
-        totals.append(math.ldexp(total, law.granularity_exponent) * planned.unit)
-        covariance = planned.noise.covariance.of_sum(combination.arrays_of_rows)
-        noise.append(typical_noise(strategy, planned.h, covariance))
-    return combination.settled(totals, noise)
+    return combination.settled([_summary(array, combination.arrays_of_rows) for array in arrays])
+
+
+def _summary(array: _Noisy, arrays_of_rows: int) -> ArraySummary:
+    planned, strategy = array.planned, cast("Strategy", array.planned.strategy)
+    covariance = planned.noise.covariance.of_sum(arrays_of_rows)
+    noise = typical_noise(strategy, planned.h, covariance)
+    if not isinstance(strategy, BinnedStrategy):
+        return ArraySummary(0.0, noise)
+    unit = math.ldexp(planned.unit, planned.noise.law.granularity_exponent)
+    total = strategy.total(array.released(slab) for slab in strategy.layout.slabs())
+    values = values_at_nodes(strategy, planned.h, array.all_released)
+    shares = noise_at_nodes(strategy, planned.h, covariance)
+    return ArraySummary(unit * total, noise, unit * values, shares)
 
 
 def _write(writer: SynopsisWriter, stored: ReleasedGroup, noisy: _Noisy) -> Iterator[None]:

@@ -202,10 +202,15 @@ REGRESSION = {
 
 
 def test_records_enter_what_is_published_through_noisy_integers_alone(traces, monkeypatch):
-    """With others in place of these, which hold nothing, every object is the same."""
+    """With others in place of these, which hold nothing, every object is the same.
+
+    Responses are spread little in their range, and more than their noise: so far they would tell.
+    """
     monkeypatch.setattr(publish, "privatize", lambda center, *_rest: np.ones_like(center))
-    _, published = traces("base", changes=REGRESSION)
-    _, objects = traces("other", x=0.0, y=-1.0, changes=REGRESSION)
+    wide = {"data__response": {"column": "y", "bounds": [-20.0, 20.0]}}
+    changes = REGRESSION | wide | {"budget": {"epsilon": "1000"}}
+    _, published = traces("base", changes=changes, epsilon="1000")
+    _, objects = traces("other", x=0.0, y=-1.0, changes=changes, epsilon="1000")
     assert objects == published
 
 

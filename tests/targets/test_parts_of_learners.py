@@ -15,6 +15,7 @@ from dbern.bernstein.reproducing import ArcCosine
 from dbern.certify.certificate import Certificate
 from dbern.certify.noise import _fewest_draws, quantile_rank
 from dbern.combination import combination_of
+from dbern.combination.base import ArraySummary
 from dbern.combination.functions import Identity
 from dbern.combination.responses import Quotient, Quotients
 from dbern.data.domain import Axis, Column, Domain, Response
@@ -95,9 +96,44 @@ def test_values_mean_what_their_combination_says():
     assert Identity(("no", "yes")).meaning({"kind": "mine", "loss": "logistic"}) == "log-odds"
 
 
+def totals_of(totals, noise):
+    """What arrays tell that are no bins, but for their totals."""
+    return [ArraySummary(*each) for each in zip(totals, noise, strict=True)]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-250, 1e250])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 0.1, 0.5])
+def test_a_ratio_is_drawn_as_far_as_responses_are_spread_little_beside_the_noise(spread, unit):
+    """Of a quotient that is so far from its center everywhere, with noise as large as half of D."""
+    rng, center, nodes, noise = np.random.default_rng(3), 0.6, 4000, 0.5
+    below = rng.uniform(0.5, 2.0, nodes)
+    top = below * (center + rng.choice([-spread, spread], nodes))
+    exact = np.array([below + top, below - top]) / 2
+    noisy = exact + rng.normal(0, noise / math.sqrt(2), exact.shape)
+    roots, shares = math.sqrt(1 / nodes), np.full(nodes, 1 / nodes)
+    arrays = [
+        ArraySummary(total * unit, noise * unit, values * roots * unit, shares)
+        for total, values in zip((0.8, 0.2), noisy, strict=True)
+    ]
+    settled = Quotient(low=-1.0, high=3.0).settled(arrays)
+    assert settled.center == pytest.approx(center)
+    if spread < 0.05:  # noise hides it, and it is surely small
+        assert settled.noise > 2 * noise * unit
+    else:
+        more = max(1, math.hypot(1, center) / (6 * spread))
+        assert settled.noise == pytest.approx(more * noise * unit, rel=0.15)
+
+
+def test_a_ratio_whose_values_nothing_tells_has_the_noise_of_its_denominator():
+    """No node has rows: they would tell any spread."""
+    nothing = np.full(50, -0.1)
+    arrays = [ArraySummary(0.5, 0.05, nothing, np.full(50, 1 / 50))] * 2
+    assert Quotient(low=-1.0, high=3.0).settled(arrays).noise >= 0.05
+
+
 def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
     """Where the noise hides the rows near a point; of many rows it is hardly moved."""
-    ratio = Quotient(low=-1.0, high=3.0).settled([0.4, 0.1], [0.05, 9.0])
+    ratio = Quotient(low=-1.0, high=3.0).settled(totals_of([0.4, 0.1], [0.05, 9.0]))
     top, below = np.array([0.1, 0.4, -0.2, 500.0]), np.array([0.2, 0.0, -0.1, 1000.0])
     parts = np.array([below + top, below - top]) / 2
     more = 0.1**2 / 0.2
@@ -108,7 +144,7 @@ def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():
         np.testing.assert_allclose(scaled, ratio.values(parts), rtol=1e-12)
         assert replace(ratio, noise=unit).even(0.0, unit, unit) is None
     for totals, center in (([-0.1, -0.4], 0.0), ([1.75, -1.25], 1.0)):
-        settled = Quotient(low=-1.0, high=3.0).settled(totals, [1.0, 1.0])
+        settled = Quotient(low=-1.0, high=3.0).settled(totals_of(totals, [1.0, 1.0]))
         assert settled.to_dict()["center"] == center
 
 
@@ -121,7 +157,8 @@ def test_ratios_are_each_group_s_ratio_and_drawn_to_its_own_center():
         np.array([0.6, -1.0]),
     ]
     pairs = [(parts[0], parts[2]), (parts[1], parts[3])]
-    for ratios in (groups, groups.settled([0.4, 0.1, 0.1, 0.3], [0.05, 0.1, 9.0, 9.0])):
+    arrays = totals_of([0.4, 0.1, 0.1, 0.3], [0.05, 0.1, 9.0, 9.0])
+    for ratios in (groups, groups.settled(arrays)):
         values = ratios.values(parts)
         assert ratios.quotients == combination_of(ratios.to_dict()).quotients
         for column, (ratio, pair) in enumerate(zip(ratios.quotients, pairs, strict=True)):

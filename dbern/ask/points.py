@@ -284,7 +284,8 @@ def _no_numbers(unit: TimeUnit | None, domain: Domain) -> SpecError:
             '"2026-01-01"'
         )
     return SpecError(
-        f"points must be numbers, neither texts nor times. Write an array (m, {domain.dimensions}) "
+        f"points must be numbers, neither texts nor dates, and of times of day their hours, such "
+        f"as 6.5; or a table of Arrow, which has types. Write an array (m, {domain.dimensions}) "
         f"in the order {', '.join(domain.names)}"
     )
 
@@ -323,11 +324,11 @@ def _arrow_positions(chunk: Any, axis: Axis) -> FloatArray:
 
 
 def _arrow_numbers(chunk: Any, unit: TimeUnit | None, domain: Domain) -> FloatArray:
-    from dbern.data.columns import is_measured, is_number, is_text, is_time, numbers, plain_layout
+    from dbern.data.columns import is_measured, is_text, is_time, numbers, plain_layout
 
     values = plain_layout(chunk)
     kind = values.type
-    counted = (is_number if unit else is_measured)(kind)  # hours are no days or seconds
+    counted = is_measured(kind, unit)
     if str(kind) == "null":
         return np.full(len(values), np.nan)
     if unit is not None and is_text(kind):

@@ -173,7 +173,7 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
         types = _types_of_axes(spec, folder)
         resolution = _resolution_text(spec, types)
         slots |= {"questions": f"{questions}\n", "resolution": f"{resolution}\n\n"}
-        slots["target"] += _edges_text(spec, types)
+        slots["target"] = _going_on_at_midnight(slots, spec, types, folder)
         text = _SPEC.format(**slots)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
@@ -386,29 +386,40 @@ def _types_of_axes(spec: ReleaseSpec, folder: Path) -> _Types:
     return {}
 
 
-def _edges_text(spec: ReleaseSpec, types: _Types) -> str:
-    """Write that a density of times of day goes on at midnight, unless its edges are stated."""
+def _going_on_at_midnight(
+    slots: dict[str, str], spec: ReleaseSpec, types: _Types, folder: Path
+) -> str:
+    """Return the target, a density of times of day with periodic edges where it may have them.
+
+    It may not where edges are stated, or such a spec is refused: of too wide a kernel.
+    """
     from dbern.data.source_schemas import clocks_of
 
+    target = slots["target"]
     params, axes = spec.learner.get_params(), spec.records.domain.numeric
     clocks = clocks_of(axes, types)
-    if not clocks or params.get("edges", "") is not None or params["covariance"]:
-        return ""
+    if not clocks or "edges" not in params or params["edges"] is not None:
+        return target
     edges = ["periodic" if axis.name in clocks else "natural" for axis in axes]
     line = _line("edges", edges if len(edges) > 1 else edges[0])
-    return f"\n{line}  # times of day go on at midnight"
+    periodic = f"{target}\n{line}  # times of day go on at midnight"
+    content = tomllib.loads(_SPEC.format(**slots | {"target": periodic}))
+    with suppress(SpecError):
+        return periodic if _loaded_spec(content, folder).components else target
+    return target
 
 
 def _resolution_text(spec: ReleaseSpec, types: _Types) -> str:
     """Write what each axis counts in by its column's type, and ask where that is open."""
-    from dbern.data.source_schemas import resolutions_of
+    from dbern.data.source_schemas import clocks_of, resolutions_of
 
     axes = spec.records.domain.numeric
     resolutions = resolutions_of(axes, types)
     counted = [
         f"{toml_key(name)} = {_toml(step).removesuffix('.0')}" for name, step in resolutions.items()
     ]
-    rest = [axis.name for axis in axes if axis.name not in resolutions]
+    known = {*resolutions, *clocks_of(axes, types)}  # hours have no decimal step
+    rest = [axis.name for axis in axes if axis.name not in known]
     text = [_COUNTED, *counted] if counted else []
     return "\n".join([*text, *([_OPEN.format(", ".join(rest), toml_key(rest[0]))] if rest else [])])
 

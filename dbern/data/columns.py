@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from dbern.data.domain import Column
 from dbern.data.resolution import MAX_STEPS, decimal_of
-from dbern.data.times import TICKS, TimeUnit, moment_of
+from dbern.data.times import TICKS, TimeUnit, hours_of_ticks, moment_of
 from dbern.errors import SpecError
 from dbern.system import imported, number_of
 from dbern.types import BoolArray, FloatArray
@@ -32,7 +32,6 @@ _MAX_DECIMAL_SCALE = 200  # of a decimal: beyond, powers of ten and values may b
 _MAX_EXACT = 1 << 53  # integers up to it are floats, each another one
 _MAX_NANOSECONDS = 2**63 - 1
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_HOUR = 3600
 
 
 def is_time(kind: pa.DataType) -> bool:
@@ -51,9 +50,14 @@ def is_number(kind: pa.DataType) -> bool:
     )
 
 
-def is_measured(kind: pa.DataType) -> bool:
-    """Return whether values are numbers, or times of day, which are hours from 0 to 24."""
-    return is_number(kind) or bool(pa.types.is_time(kind))
+def is_clock(kind: pa.DataType) -> bool:
+    """Return whether values are times of day, which are hours from 0 to 24."""
+    return bool(pa.types.is_time(kind))
+
+
+def is_measured(kind: pa.DataType, unit: TimeUnit | None) -> bool:
+    """Return whether an axis in a unit may have such values for numbers: no hours for days."""
+    return is_number(kind) or (unit is None and is_clock(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -272,9 +276,9 @@ def _id_of(value: bytes | pa.Buffer | Decimal | None) -> tuple[float, float]:
 def numbers(values: pa.Array, unit: TimeUnit | None = None) -> FloatArray:
     """Return numbers (m,), hours of times of day, dates and timestamps in `unit`; null is NaN."""
     kind = values.type
-    if pa.types.is_time(kind):
+    if is_clock(kind):
         ticks = values.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
-        return _plain(ticks) / float(_HOUR / TICKS[kind.unit])
+        return hours_of_ticks(_plain(ticks), TICKS[kind.unit])
     if is_time(kind):
         if unit is None:
             raise TypeError("times without a unit")
@@ -399,10 +403,11 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
             f"{is_of}. Write two dates, such as [2026-01-01, 2027-01-01], or two times, such as "
             "[2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z]."
         )
-    elif is_measured(kind) and column.unit is not None:
-        hours = ": hours, such as [0.0, 24.0]" if pa.types.is_time(kind) else ""
-        raise SpecError(f"{is_of}, and its bounds are times. Write two numbers{hours}.")
-    elif not (is_time(kind) or is_measured(kind)):
+    elif is_clock(kind) and not column.of_hours:
+        raise SpecError(f"{is_of}. Write two numbers of hours, such as [0.0, 24.0].")
+    elif is_number(kind) and column.unit is not None:
+        raise SpecError(f"{is_of}, and its bounds are times. Write two numbers.")
+    elif not (is_time(kind) or is_measured(kind, column.unit)):
         raise SpecError(
             f"{is_of}, and only integers, floats, decimals, booleans, dates and times are "
             "available here in this version. Convert the column or choose another."

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dbern.data.resolution import MAX_STEPS, Multiples, decimal_of
-from dbern.data.times import TimeUnit
+from dbern.data.times import TimeUnit, are_hours
 from dbern.errors import SpecError
 from dbern.system import format_number
 from dbern.types import BoolArray, FloatArray, Int64Array
@@ -220,7 +220,9 @@ class Axis:
     def column(self) -> Column:
         """The column that is read."""
         key = f"data.bounds.{self.name}" + (".values" if self.categories else "")
-        return Column(self.name, key, self.categories, self.unit, multiples=self.multiples)
+        of_hours = are_hours(self.low, self.high, self.unit)
+        names = self.name, key, self.categories, self.unit
+        return Column(*names, multiples=self.multiples, of_hours=of_hours)
 
 
 def rounded_text(axes: Sequence[Axis]) -> str:
@@ -382,7 +384,8 @@ class Column:
 
     `key` is where the spec names it; `unit` is what dates and times are counted in. With `ids` the
     values, numbers or text, only tell apart what is not equal, as two floats each. Those of
-    records are rounded to its `multiples`, if any.
+    records are rounded to its `multiples`, if any. `of_hours`: its bounds are hours of a day, so
+    that values may be times of day.
     """
 
     name: str
@@ -391,6 +394,7 @@ class Column:
     unit: TimeUnit | None = None
     ids: bool = False
     multiples: Multiples | None = None
+    of_hours: bool = False
 
     def __post_init__(self) -> None:
         if len(set(self.categories)) < len(self.categories):
@@ -434,7 +438,8 @@ class Response:
     @property
     def column(self) -> Column:
         """The column that is read."""
-        return Column(self.name, "data.response.column", unit=self.unit)
+        of_hours = are_hours(self.low, self.high, self.unit)
+        return Column(self.name, "data.response.column", unit=self.unit, of_hours=of_hours)
 
 
 @dataclass(frozen=True)

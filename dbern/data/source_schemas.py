@@ -12,10 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from dbern.data.columns import is_empty, is_measured, is_text, is_time, plain_type, resolution_of
+from dbern.data.columns import (
+    is_clock,
+    is_empty,
+    is_measured,
+    is_text,
+    is_time,
+    plain_type,
+    resolution_of,
+)
 from dbern.data.domain import Axis
 from dbern.data.footers import Footer, folder_values, leaves, read_footer_and_schema, read_together
 from dbern.data.sources import discover
+from dbern.data.times import HOURS
 from dbern.system import counted
 
 _SHOWN_FILES = 10
@@ -104,14 +113,14 @@ def resolutions_of(
 
 
 def clocks_of(axes: Sequence[Axis], types: Mapping[str, Set[pa.DataType | None]]) -> list[str]:
-    """Return the axes of a whole day whose columns are times of day in all files."""
-    return [
-        axis.name
-        for axis in axes
-        if (axis.low, axis.high) == (0.0, 24.0)
-        and (kinds := types.get(axis.name))
-        and all(kind is not None and pa.types.is_time(kind) for kind in kinds)
-    ]
+    """Return the axes of a whole day whose columns are times of day wherever they have values."""
+    clocks = []
+    for axis in axes:
+        kinds = [kind for kind in types.get(axis.name, ()) if kind is None or not is_empty(kind)]
+        whole = axis.unit is None and (axis.low, axis.high) == HOURS
+        if whole and kinds and all(kind is not None and is_clock(kind) for kind in kinds):
+            clocks.append(axis.name)
+    return clocks
 
 
 def _read_types(path: str) -> tuple[Footer, dict[str, pa.DataType | None]]:
@@ -125,7 +134,7 @@ def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
     if missing:
         return f"none: missing in {counted(len(missing), 'file')}, such as {missing[0]}"
     inside = [kind for kind in types if kind is not None and not is_empty(kind)]
-    bounded = all(map(is_time, inside)) or all(map(is_measured, inside))
+    bounded = all(map(is_time, inside)) or all(is_measured(kind, None) for kind in inside)
     roles = ["axis", "response"] if bounded else []
     roles += ["category", "label", "group", "filter"] if all(map(_is_listed, inside)) else []
     return ", ".join(roles) or "none: write it as another type"

@@ -1,4 +1,4 @@
-"""Dates and times as numbers: days or seconds since the beginning of 1970, UTC.
+"""Dates and times as numbers: days or seconds since the beginning of 1970, UTC; clocks as hours.
 
 Only single IEEE operations on whole numbers of ticks make them, so a time is the same number on
 every host. What has no time zone is taken as UTC, in a spec and in a file alike.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -21,6 +21,9 @@ Bound: TypeAlias = float | datetime | date
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY = 86400
+_HOUR = 3600
+HOURS = (0.0, 24.0)
+"""Bounds of a whole day, whose times are numbers of hours."""
 TICKS = {
     "D": Fraction(_DAY),
     "s": Fraction(1),
@@ -82,6 +85,22 @@ class TimeUnit(enum.Enum):
         microseconds = np.rint((numbers - days * units_a_day) * (self.seconds * 10**6))
         midnights = days.astype("datetime64[D]").astype("datetime64[us]")
         return np.asarray(midnights + microseconds.astype("timedelta64[us]"))
+
+
+def are_hours(low: float, high: float, unit: TimeUnit | None) -> bool:
+    """Return whether bounds are hours of a day."""
+    return unit is None and HOURS[0] <= low and high <= HOURS[1]
+
+
+def hours_of(clock: time) -> float:
+    """Return a time of day as hours, the float that a column of microseconds has for it."""
+    minutes = 60 * clock.hour + clock.minute
+    return ((60 * minutes + clock.second) * 10**6 + clock.microsecond) / (_HOUR * 10**6)
+
+
+def hours_of_ticks(ticks: FloatArray, tick: Fraction) -> FloatArray:
+    """Return ticks since midnight as hours (m,), by one rounded division."""
+    return ticks / float(_HOUR / tick)
 
 
 def from_text(value: Any) -> Any:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, time
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -22,9 +22,9 @@ import pyarrow as pa
 from scipy.sparse import issparse
 from sklearn.exceptions import DataConversionWarning
 
-from dbern.data.columns import as_floats, is_measured, is_number, is_text, is_time, plain_layout
+from dbern.data.columns import as_floats, is_clock, is_number, is_text, is_time, plain_layout
 from dbern.data.domain import Column
-from dbern.data.times import TimeUnit
+from dbern.data.times import TimeUnit, hours_of
 from dbern.errors import SpecError
 from dbern.types import FloatArray, Int64Array
 
@@ -157,7 +157,7 @@ def to_floats(values: Any, column: Column, name: str) -> FloatArray:
             _check_type(dtype, column, name, text=text, numbers=dtype.kind in "biuf")
         return _positions(values.tolist(), column)
     if str(dtype) == "object":
-        return np.array([_number(value) for value in values.tolist()])
+        return np.array([_number(value, column.of_hours) for value in values.tolist()])
     _check_type(dtype, column, name, text=text, numbers=dtype.kind in "biuf" and not text)
     with np.errstate(all="ignore"):
         if hasattr(values, "iloc"):
@@ -169,7 +169,7 @@ def _arrow_to_floats(values: pa.ChunkedArray, column: Column, name: str) -> Floa
     if pa.types.is_null(values.type):  # as where polars sees no value at all
         return np.full(len(values), np.nan)
     text = is_text(values.type)
-    numbers = (is_number if column.categories else is_measured)(values.type)
+    numbers = is_number(values.type) or (not column.categories and is_clock(values.type))
     _check_type(values.type, column, name, text=text, numbers=numbers)
     if column.categories and numbers:
         return _positions(values.to_pylist(), column)
@@ -243,7 +243,9 @@ def _look_up(positions: Mapping[Any, float], value: Any) -> float:
         return np.nan
 
 
-def _number(value: Any) -> float:
+def _number(value: Any, of_hours: bool) -> float:
+    if of_hours and isinstance(value, time):
+        return hours_of(value)
     try:
         return float(value) if isinstance(value, Real | np.bool_ | Decimal) else np.nan
     except Exception:  # noqa: BLE001 -- an integer beyond floats, or a value's own code

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dbern.ask.points import Order
-from dbern.data.columns import as_floats, check_kind, is_measured, is_number, is_time
+from dbern.data.columns import as_floats, check_kind, is_measured, is_time
 from dbern.data.drafts import draft_of, remove_drafts
 from dbern.data.objects import ObjectFile, check_url, creating, identity
 from dbern.data.parquet import BATCH_ROWS
@@ -210,7 +210,7 @@ def _check_columns(
             continue
         if is_time(kind) and unit is None:
             raise SpecError(f"{path}: column {name} is of type {kind}; its axis has numbers")
-        if not ((is_number if unit else is_measured)(kind) or is_time(kind)):
+        if not (is_measured(kind, unit) or is_time(kind)):
             raise SpecError(
                 f"{path}: column {name} is of type {kind}. Write numbers"
                 + (", dates or timestamps" if unit else "")

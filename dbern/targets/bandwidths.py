@@ -40,7 +40,7 @@ _MAX_DEVIATION = 0.4
 _MIN_DEVIATIONS = {1: 0.015, 2: 0.015, 3: 0.03, 4: 0.06, 5: 0.1, 6: 0.15, 7: 0.25, 8: 0.3}
 """Deviation that polynomials and bins of memory's size resolve, by the number of axes."""
 _CLASS_FACTOR = 0.4
-_MIN_CLASS_DEVIATION, _MAX_CLASS_DEVIATION = 0.01, 0.1
+_MIN_CLASS_DEVIATION, _MAX_CLASS_DEVIATION = 0.015, 0.1
 PLACEHOLDER_DEVIATION = 0.1
 """What a spec is read with before the number of rows is known."""
 
@@ -98,8 +98,20 @@ def _equal_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, 
 
 
 def readable_lengths(name: str, domain: Domain, deviation: float) -> tuple[float, ...]:
-    """Bandwidths of such kernels, to three digits, as a synopsis states them."""
-    return tuple(float(f"{length:.3g}") for length in _equal_lengths(name, domain, deviation))
+    """Bandwidths of such kernels, to three digits, as a synopsis states them.
+
+    Of an axis that is rounded they have a third of a step at least: between two values narrower
+    ones would know of no row.
+    """
+    lengths = zip(_equal_lengths(name, domain, deviation), domain.axes, strict=True)
+    return tuple(
+        float(f"{length * max(1.0, _third_of_step(axis) / deviation):.3g}")
+        for length, axis in lengths
+    )
+
+
+def _third_of_step(axis: Axis) -> float:
+    return 0.0 if axis.multiples is None else 1 / (3 * axis.multiples.count)
 
 
 def equal_kernels(name: str, domain: Domain, deviation: float) -> tuple[Kernel, ...]:

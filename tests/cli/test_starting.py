@@ -156,18 +156,25 @@ def test_two_files_of_other_types_count_in_nothing(project, init):
         ("0,24", (), ("periodic", "natural")),
         ("0,24", ("--set", 'edges="normalized"'), "normalized"),
         ("0,24", ("--set", "covariance=[[1.0, 0.0], [0.0, 0.1]]"), None),
+        ("0,24", ("--set", "bandwidth=[6.0, 0.1]"), None),  # too wide to go on
         ("0,20", (), None),
     ],
 )
 def test_a_density_of_times_of_day_goes_on_at_midnight(project, init, ends, settings, edges):
     """By the column's type, unless the bounds are not a whole day, or the edges are stated."""
     project.write({"at": [clock(23, 59)] * 9, "x": [0.5] * 9})
+    spec, text = init("--axis", f"at={ends}", "--axis", "x=0,1", *settings, *BASE[:2], *BASE[6:])
+    assert spec.learner.edges == edges
+    assert ("# Are values of at" in text) == (ends != "0,24")  # hours have no decimal step
+    empty = pa.table({"at": pa.nulls(1), "x": [0.5]})  # of no values
+    pq.write_table(empty, project.folder / "data" / "another.parquet")
+    (project.folder / "new.toml").unlink()
     spec, _ = init("--axis", f"at={ends}", "--axis", "x=0,1", *settings, *BASE[:2], *BASE[6:])
     assert spec.learner.edges == edges
     pq.write_table(pa.table({"at": [0.5], "x": [0.5]}), project.folder / "data" / "another.parquet")
     (project.folder / "new.toml").unlink()
     spec, _ = init("--axis", f"at={ends}", "--axis", "x=0,1", *settings, *BASE[:2], *BASE[6:])
-    assert spec.learner.edges == (edges if settings else None)
+    assert spec.learner.edges == (edges if edges == "normalized" else None)
 
 
 def test_data_in_place_of_a_spec_is_refused_with_what_to_write(project, run):

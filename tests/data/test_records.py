@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dbern.data.columns import check_kind
-from dbern.data.domain import Column
+from dbern.data.domain import Axis, Column
 from dbern.data.footers import UnreadableFileError, footer_tag, read_footers
 from dbern.data.parquet import BATCH_ROWS, read_batches, write_records
-from dbern.data.times import TimeUnit
+from dbern.data.times import TimeUnit, hours_of
 from dbern.errors import SpecError
+
+DAYS = TimeUnit.DAYS
 
 
 def plain(*names):
@@ -284,7 +286,11 @@ def test_times_of_day_are_hours_whatever_they_count_in(tmp_path, kind):
     path = written(tmp_path / "a.parquet", at=ticks.cast(kind))
     last = (a_day - 1) / (a_day // 24)
     assert 24 - 1e-3 < last < 24
-    same(values(path, column("at")), [[0, 1 / 60, np.nan, 12, last]])
+    same(values(path, Axis("at", 0.0, 24.0).column), [[0, 1 / 60, np.nan, 12, last]])
+    assert hours_of(time(0, 1)) == 1 / 60
+    for other in (Axis("at", 0.0, 86_400.0), Axis("at", -1.0, 24.0), Axis("at", 0.0, 9.0, DAYS)):
+        with pytest.raises(SpecError, match=r"Write two numbers of hours, such as \[0\.0, 24\.0\]"):
+            values(path, other.column)
     with pytest.raises(SpecError, match="ids are numbers or text"):
         check_kind(path, kind, Column("at", "data.unit", ids=True))
 
@@ -297,7 +303,7 @@ def test_times_of_day_are_hours_whatever_they_count_in(tmp_path, kind):
         (pa.int64(), TimeUnit.DAYS, "its bounds are times. Write two numbers"),
         (pa.decimal128(5, 2), TimeUnit.SECONDS, "its bounds are times. Write two numbers"),
         (pa.string(), None, "only integers, floats, decimals, booleans, dates"),
-        (pa.time32("s"), TimeUnit.SECONDS, "Write two numbers: hours, such as [0.0, 24.0]"),
+        (pa.time32("s"), TimeUnit.SECONDS, "Write two numbers of hours, such as [0.0, 24.0]"),
         (pa.duration("s"), None, "only integers, floats, decimals, booleans, dates"),
         (pa.list_(pa.int64()), None, "only integers, floats, decimals, booleans, dates"),
         (pa.dictionary(pa.int8(), pa.string()), None, "in this version. Convert the column"),

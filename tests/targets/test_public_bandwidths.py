@@ -52,14 +52,24 @@ def test_a_regression_is_at_the_least_sum_of_what_is_blurred_and_noise():
 
 def test_classes_and_axes_share_the_rows_and_epsilon_of_naive_bayes():
     """Half the rows of a class, or twice the axes, are worth half the rows."""
-    usual = class_deviation(2000, 1.0, 1)
-    assert class_deviation(500, 1.0, 1) == class_deviation(2000, 1.0, 4) == 2 * usual
+    usual = class_deviation(1000, 1.0, 1)
+    assert class_deviation(250, 1.0, 1) == class_deviation(1000, 1.0, 4) == 2 * usual
     four = {"label": {"column": "label", "classes": [0, 1, 2, 3]}}
-    (two,), halved = bandwidth_of("naive-bayes"), bandwidth_of("naive-bayes", n=20_000, **four)
-    assert halved == (two,) > bandwidth_of("naive-bayes", n=20_000)
+    two = bandwidth_of("naive-bayes", n=2000)
+    assert bandwidth_of("naive-bayes", n=4000, **four) == two > bandwidth_of("naive-bayes", n=4000)
     lists = {"data": {"bounds": {"x": [0.0, 1.0], "c": {"values": ["a", "b"]}}}}
-    listed = spec_for_rows(spec_of("naive-bayes", n=20_000).changed(lists), 20_000).learner
-    assert listed.bandwidth == (two,)
+    listed = spec_for_rows(spec_of("naive-bayes", n=4000).changed(lists), 4000).learner
+    assert listed.bandwidth == two
+
+
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_a_rounded_axis_has_a_kernel_of_a_third_of_a_step_at_least(kind):
+    """Between two values a narrower one would know of no row: halfway this is a third as high."""
+    rounded = {"data": {"bounds": {"x": [0.0, 10.0]}, "resolution": {"x": 1}}}
+    spec = spec_of(kind, n=10**7).changed(rounded)
+    assert spec_for_rows(spec, 10**7).learner.bandwidth == (0.333,)
+    fine = spec.changed({"data": {"resolution": {"x": 0.01}}})
+    assert spec_for_rows(fine, 10**7).learner.bandwidth == (0.15,)
 
 
 def test_a_large_epsilon_is_worth_three_times_the_rows():

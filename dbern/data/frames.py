@@ -173,7 +173,8 @@ def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
     if kind == "object":
         raise SpecError(
             f'data: column "{label}" is of type object, whose values may be anything. '
-            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64".'
+            f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64"; or read '
+            'times of day and decimals as they are, with dtype_backend="pyarrow".'
         )
     return pa.Schema.from_pandas(frame, preserve_index=False).field(0)
 

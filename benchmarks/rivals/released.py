@@ -11,8 +11,6 @@ import numpy as np
 
 import dbern
 from dbern.bernstein.basis import iterated_basis
-from dbern.certify.mean_square import noise_at_nodes, typical_noise, values_at_nodes
-from dbern.combination.base import ArraySummary
 from dbern.data.footers import read_footers
 from dbern.data.parquet import write_records
 from dbern.data.sources import discover
@@ -22,6 +20,7 @@ from dbern.privacy.mechanism import place_of, privatize
 from dbern.reconstruct.least_squares import NoisyMoments, least_squares
 from dbern.reconstruct.moments import Moments
 from dbern.run.graph import make_tasks, task_reads
+from dbern.run.publish import summary_of
 from dbern.run.tasks import SlabJob, center, count_portions, merge
 from dbern.targets.predicted_functions import deviation_of
 from dbern.types import FloatArray, Int64Array
@@ -203,22 +202,14 @@ def curve(test: Table, target: str, *, learn: Table, epsilon: float, seed: int) 
     parts, summaries = [], []
     for one, own in zip(arrays, found, strict=True):
         parts.append(one.unit * evaluated(one, test.unit) @ own)
-        summaries.append(_summary(one, own, combination.arrays_of_rows))
+        exponent, shape = one.noise.law.granularity_exponent, one.strategy.layout.shape
+        binned = one.strategy.kind == "binned"
+        bins = np.ldexp(own, -exponent).astype(np.int64).reshape(shape) if binned else None
+        summaries.append(summary_of(one, bins, combination.arrays_of_rows))
     if combination.looks_at_totals:
         combination = combination.settled(summaries)
     values = combination.values(parts, test.unit)
     return np.asarray((values - combination.middle) / combination.radius)
-
-
-def _summary(one: Any, own: FloatArray, arrays_of_rows: int) -> ArraySummary:
-    """As `dbern.run.publish` tells of released bins."""
-    covariance = one.noise.covariance.of_sum(arrays_of_rows)
-    noise = typical_noise(one.strategy, one.h, covariance)
-    if one.strategy.kind != "binned":
-        return ArraySummary(0.0, noise)
-    values = values_at_nodes(one.strategy, one.h, own.reshape(one.strategy.layout.shape))
-    shares = noise_at_nodes(one.strategy, one.h, covariance)
-    return ArraySummary(one.unit * own.sum(), noise, one.unit * values, shares)
 
 
 def smoothed(

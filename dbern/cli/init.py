@@ -173,7 +173,7 @@ def init(spec_path: Path, show: str | None, quiet: bool, **options: Any) -> tupl
         types = _types_of_axes(spec, folder)
         resolution = _resolution_text(spec, types)
         slots |= {"questions": f"{questions}\n", "resolution": f"{resolution}\n\n"}
-        slots["target"] = _going_on_at_midnight(slots, spec, types, folder)
+        slots["target"] = _periodic_target(slots, spec, types, folder)
         text = _SPEC.format(**slots)
     try:
         with spec_path.open("x", encoding="utf-8") as file:
@@ -386,9 +386,7 @@ def _types_of_axes(spec: ReleaseSpec, folder: Path) -> _Types:
     return {}
 
 
-def _going_on_at_midnight(
-    slots: dict[str, str], spec: ReleaseSpec, types: _Types, folder: Path
-) -> str:
+def _periodic_target(slots: dict[str, str], spec: ReleaseSpec, types: _Types, folder: Path) -> str:
     """Return the target, a density of times of day with periodic edges where it may have them.
 
     It may not where edges are stated, or such a spec is refused: of too wide a kernel.

@@ -161,18 +161,24 @@ class _Noisy:
 
 def _settled(combination: Combination, arrays: Sequence[_Noisy]) -> Combination:
     """Return the combination with what the released numbers say of all records."""
-    return combination.settled([_summary(array, combination.arrays_of_rows) for array in arrays])
+    summaries = []
+    for array in arrays:
+        released = array.all_released if array.planned.strategy.kind == "binned" else None
+        summaries.append(summary_of(array.planned, released, combination.arrays_of_rows))
+    return combination.settled(summaries)
 
 
-def _summary(array: _Noisy, arrays_of_rows: int) -> ArraySummary:
-    planned, strategy = array.planned, cast("Strategy", array.planned.strategy)
+def summary_of(
+    planned: PlannedComponent, released: Int64Array | None, arrays_of_rows: int
+) -> ArraySummary:
+    """Summarize an array of released bins; `released` is None of anything else."""
+    strategy = cast("Strategy", planned.strategy)
     covariance = planned.noise.covariance.of_sum(arrays_of_rows)
     noise = typical_noise(strategy, planned.h, covariance)
-    if not isinstance(strategy, BinnedStrategy):
+    if released is None or not isinstance(strategy, BinnedStrategy):
         return ArraySummary(0.0, noise)
     unit = math.ldexp(planned.unit, planned.noise.law.granularity_exponent)
-    total = strategy.total(array.released(slab) for slab in strategy.layout.slabs())
-    values = values_at_nodes(strategy, planned.h, array.all_released)
+    total, values = strategy.total([released]), values_at_nodes(strategy, planned.h, released)
     shares = noise_at_nodes(strategy, planned.h, covariance)
     return ArraySummary(unit * total, noise, unit * values, shares)
 

@@ -124,11 +124,12 @@ def test_a_ratio_is_drawn_as_far_as_responses_are_spread_little_beside_the_noise
         assert settled.noise == pytest.approx(more * noise * unit, rel=0.15)
 
 
-def test_a_ratio_whose_values_nothing_tells_has_the_noise_of_its_denominator():
-    """No node has rows: they would tell any spread."""
-    nothing = np.full(50, -0.1)
-    arrays = [ArraySummary(0.5, 0.05, nothing, np.full(50, 1 / 50))] * 2
-    assert Quotient(low=-1.0, high=3.0).settled(arrays).noise >= 0.05
+def test_a_ratio_without_rows_at_any_node_is_its_center():
+    """What is spread so little as nothing tells is drawn to it however many rows are there."""
+    arrays = [ArraySummary(0.5, 0.05, np.full(50, -0.1), np.full(50, 1 / 50))] * 2
+    settled = Quotient(low=-1.0, high=3.0).settled(arrays)
+    assert settled.noise == pytest.approx(0.05 / 6e-4, rel=1e-5)
+    np.testing.assert_allclose(settled.values([np.array([1.0]), np.array([0.0])]), 1.0, atol=1e-3)
 
 
 def test_a_ratio_is_the_mean_of_rows_and_of_more_at_its_center():

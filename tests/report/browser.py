@@ -9,8 +9,8 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,26 +81,26 @@ def ask(debugger: str, page: Path, *steps: str | tuple[float, ...]) -> list[Any]
 
 
 async def _ask(debugger: str, page: Path, steps: Sequence[str | tuple[float, ...]]) -> list[Any]:
-    session, told = await _opened(debugger, page, 1280, "light"), []
-    for step in steps:
-        if isinstance(step, str):
-            told.append(await session.value(step))
-            continue
-        drags = await session.value(_DRAGS)
-        left, top, width, height = await session.value(_FRAME)
-        x, y = ([step[i], (step[i] + step[i + 2]) / 2, step[i + 2]] for i in (0, 1))
-        places = [(left + width * a, top + height * b) for a, b in zip(x, y, strict=True)]
-        kinds = ("mousePressed", "mouseMoved", "mouseMoved", "mouseReleased")
-        for kind, (a, b) in zip(kinds, [places[0], *places[1:], places[2]], strict=True):
-            button = {"button": "left", "buttons": 1, "clickCount": 1}
-            await session.call("Input.dispatchMouseEvent", type=kind, x=a, y=b, **button)
-            await session.value("new Promise((done) => requestAnimationFrame(() => done(0)))")
-        until = time.monotonic() + _SECONDS
-        while await session.value(_DRAGS) == drags:
-            assert time.monotonic() < until, "nothing was dragged"
-        told.append(await session.value("({...document.getElementById('live-mass').dataset})"))
-    session.connection.close()
-    return told
+    async with _opened(debugger, page, 1280, "light") as session:
+        return [await _step(session, step) for step in steps]
+
+
+async def _step(session: _Session, step: str | tuple[float, ...]) -> Any:
+    if isinstance(step, str):
+        return await session.value(step)
+    drags = await session.value(_DRAGS)
+    left, top, width, height = await session.value(_FRAME)
+    x, y = ([step[i], (step[i] + step[i + 2]) / 2, step[i + 2]] for i in (0, 1))
+    places = [(left + width * a, top + height * b) for a, b in zip(x, y, strict=True)]
+    kinds = ("mousePressed", "mouseMoved", "mouseMoved", "mouseReleased")
+    for kind, (a, b) in zip(kinds, [places[0], *places[1:], places[2]], strict=True):
+        button = {"button": "left", "buttons": 1, "clickCount": 1}
+        await session.call("Input.dispatchMouseEvent", type=kind, x=a, y=b, **button)
+        await session.value("new Promise((done) => requestAnimationFrame(() => done(0)))")
+    until = time.monotonic() + _SECONDS
+    while await session.value(_DRAGS) == drags:
+        assert time.monotonic() < until, "nothing was dragged"
+    return await session.value("({...document.getElementById('live-mass').dataset})")
 
 
 _IS_READY = "!document.getElementById('live') || document.getElementById('live').dataset.ready > ''"
@@ -112,7 +112,8 @@ _FRAME = """(() => {
 })()"""
 
 
-async def _opened(debugger: str, page: Path, width: int, scheme: str) -> _Session:
+@asynccontextmanager
+async def _opened(debugger: str, page: Path, width: int, scheme: str) -> AsyncIterator[_Session]:
     connection = await websocket_connect(debugger, max_message_size=1 << 28)
     session = _Session(connection)
     for domain in ("Page", "Log", "Runtime", "Network"):
@@ -127,11 +128,18 @@ async def _opened(debugger: str, page: Path, width: int, scheme: str) -> _Sessio
     until = time.monotonic() + _SECONDS
     while not await session.value(_IS_READY):
         assert time.monotonic() < until, "the page's script does not end"
-    return session
+    yield session
+    connection.close()
+    while await connection.read_message() is not None:
+        pass  # until the browser has closed it too, its socket is open
 
 
 async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
-    session = await _opened(debugger, page, width, scheme)
+    async with _opened(debugger, page, width, scheme) as session:
+        return await _seen(session, page, width)
+
+
+async def _seen(session: _Session, page: Path, width: int) -> Seen:
     seen = Seen(
         overflow=await session.value("document.documentElement.scrollWidth") - width,
         picture=b"",
@@ -153,7 +161,6 @@ async def _look(debugger: str, page: Path, width: int, scheme: str) -> Seen:
             url = facts["request"]["url"]
             if url != page.as_uri() and not url.startswith("data:"):
                 seen.outside.append(url)
-    session.connection.close()
     return seen
 
 

@@ -139,7 +139,7 @@ def test_a_certificate_that_a_constant_keeps_is_shown_as_that():
     assert "sup error <= 9 with" in _describe(facts, told.constant)
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")  # of matplotlib: no room
 def test_long_names_leave_room_for_the_axes():
     axis = Axis("x" * 200, 0.0, 9.0)
     for said in texts(Picture("curve", (axis,), (Panel("", BUMP),), value="delay " * 50)):

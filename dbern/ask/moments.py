@@ -407,7 +407,7 @@ def _covariance(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float,
     low, high = float(first[0] - second[1] - gap) / scale, float(first[1] - second[0]) / scale
     # Two thirds of the gap are its mean over a cell.
     value = float(span.covariance_estimate(axes.u, axes.v) - gap * 2 / 3) / scale
-    return value, max(low, 0.0 if single else -0.25), min(high, 0.25)
+    return value, low, high
 
 
 def _correlation(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float, float]:
@@ -435,7 +435,7 @@ def _correlation(span: PolynomialSpan, axes: CenteredAxes) -> tuple[float, float
     divisor = math.sqrt(min_ratio**2 - imbalance**2)
     low, high = quotient[0] - second[1], quotient[1] - second[0]
     low, high = low / (divisor if low < 0 else 1.0), high / (1.0 if high < 0 else divisor)
-    return value, max(float(low), -1.0), min(float(high), 1.0)
+    return value, float(low), float(high)
 
 
 def _statistic_interval(
@@ -443,10 +443,13 @@ def _statistic_interval(
     statistic: Callable[[PolynomialSpan, CenteredAxes], tuple[float, float, float]],
     bounds: tuple[float, float],
 ) -> Interval:
-    """Return the interval of a statistic, which is within `bounds` whatever the rows are."""
-    low, high = bounds
-    value = (low + high) / 2
+    """Return the interval of a statistic, which is within `bounds` whatever the rows are.
+
+    Where noise denies all of them its ends are the nearest ones, as those of quotients.
+    """
+    value, *ends = sum(bounds) / 2, *bounds
     if span.estimate(CONSTANT) > 0:
-        value, low, high = statistic(span, center_axes(span))
+        value, *ends = statistic(span, center_axes(span))
+    low, high = np.sort(np.clip(ends, *bounds)).tolist()
     value = min(max(value, low), high)
     return Interval.without_cells(*(np.array([number]) for number in (value, low, high)))

@@ -147,9 +147,8 @@ class Contrast:
         this zero is the root where it rises, where m behind it are denied, or else falls.
         """
         (start, stop), q, norm = within, radius.q, self.norm
-        p = sign * self.a + self.slack + radius.loose * self.largest
-        r = -sign * self.k
-        at_start, at_stop = (p + r * m + q * np.sqrt(norm.at(m)) for m in within)
+        p, r = self._line(radius, sign)
+        at_start, at_stop = self._at_ends(radius, sign, within)
         half = p * r + q**2 * norm.ak
         square = r**2 * norm.aa + 2 * p * r * norm.ak + p**2 * norm.kk
         square -= q**2 * (norm.aa * norm.kk - norm.ak**2)
@@ -165,6 +164,23 @@ class Contrast:
         first = np.where(at_start >= 0, start, np.where(at_stop >= 0, zero, math.inf))
         last = np.where(at_stop >= 0, stop, np.where(at_start >= 0, zero, -math.inf))
         return first, last
+
+    def nearest(self, radius: Radius, sign: int, within: Range) -> Ends:
+        """Return what `accepted` does, or twice the end of the range that is denied by less."""
+        first, last = self.accepted(radius, sign, within)
+        at_start, at_stop = self._at_ends(radius, sign, within)
+        end, none = np.where(at_start >= at_stop, *within), first > last
+        return np.where(none, end, first), np.where(none, end, last)
+
+    def _line(self, radius: Radius, sign: int) -> tuple[FloatArray, FloatArray]:
+        """Return p and r of ``g(m) = p + r m + q |w(m)|``, which is negative where m is denied."""
+        return sign * self.a + self.slack + radius.loose * self.largest, -sign * self.k
+
+    def _at_ends(self, radius: Radius, sign: int, within: Range) -> tuple[FloatArray, FloatArray]:
+        """Return g at both ends of a range: it is convex, and so nowhere above both."""
+        p, r = self._line(radius, sign)
+        at_start, at_stop = (p + r * m + radius.q * np.sqrt(self.norm.at(m)) for m in within)
+        return at_start, at_stop
 
     def max_standardized_draws(self, cuts: FloatArray, sign: int) -> FloatArray:
         """Bound draws over ``|w(m)|``, (m, draws): the largest for m within `cuts` (pieces + 1, m).
@@ -279,6 +295,18 @@ def confidence_set(sides: Sides, radius: Radius, within: Range) -> Ends:
     return np.maximum(below[0], above[0]), np.minimum(below[1], above[1])
 
 
+def nearest_set(sides: Sides, radius: Radius, within: Range) -> Ends:
+    """Return the ends of `confidence_set`, the first nowhere above the last.
+
+    Where a side denies all of the range, its share of it is the end that it denies by less: of
+    no rows, whose noise is far below 0, that is 0. Where both sides deny what the other does not,
+    the ends are those of what is denied by both.
+    """
+    below, above = sides.lower.nearest(radius, -1, within), sides.upper.nearest(radius, 1, within)
+    first, last = np.maximum(below[0], above[0]), np.minimum(below[1], above[1])
+    return np.minimum(first, last), np.maximum(first, last)
+
+
 def quotient_interval(
     view: BinView, numerator: WeightBatches, denominator: Denominator | None, beta: Fraction
 ) -> Interval:
@@ -336,8 +364,8 @@ def simultaneous_intervals(
     tail, within = measure.tail(2 * count, beta * QUOTIENT["tail"]), (0.0, min(maximum, _HIGHEST))
     summaries, largest = [], np.array(-math.inf)
     for batch in batches:
-        low, high = np.clip(confidence_set(batch, tail, within), *within)
-        largest = np.maximum(largest, batch.max_standardized_draws((low, high)))
+        ends = nearest_set(batch, tail, within)
+        largest = np.maximum(largest, batch.max_standardized_draws(ends))
         summaries.append(batch.without_draws())
     rank, drawn = noise_rank(len(largest), float(beta * QUOTIENT["draws"])), None
     if rank is None or largest.max() == -math.inf:  # nothing is simulated: the tail has all of beta
@@ -353,13 +381,12 @@ def simultaneous_intervals(
 
 def _interval(sides: Sides, tail: Radius, drawn: Radius | None, within: Range) -> Interval:
     """Return the intervals by the tail, and by draws where these tell more."""
-    low, high = np.clip(confidence_set(sides, tail, within), *within)
+    low, high = nearest_set(sides, tail, within)
     if drawn is not None and math.isfinite(drawn.q):
         simulated = sides.simulated
-        first, last = np.clip(confidence_set(sides, drawn, within), *within)
-        low = np.where(simulated, np.maximum(low, first), low)
-        high = np.where(simulated, np.minimum(high, last), high)
-    high = np.maximum(low, high)
+        first, last = nearest_set(sides, drawn, within)
+        low = np.where(simulated, np.clip(first, low, high), low)
+        high = np.where(simulated, np.clip(last, low, high), high)
     value = np.clip(sides.estimate, low, high)
     start, stop = np.clip([sides.lower.quotient(0.0), sides.upper.quotient(1.0)], low, high)
     return Interval(value, low, high, np.maximum(stop - start, 0.0))

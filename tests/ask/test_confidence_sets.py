@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from banding import drawn, planned
 
-from dbern.ask.quotients import Contrast, Sides, SquaredNorm, confidence_set
+from dbern.ask import moments
+from dbern.ask.quotients import Contrast, Sides, SquaredNorm, confidence_set, nearest_set
 from dbern.certify.noise import Radius, largest_contrast
 
 COUNT = 400
@@ -65,6 +69,55 @@ def test_a_set_is_what_no_side_denies():
     assert (np.where(kept, grid, -np.inf).max(axis=0) <= last + 1e-9).all()
     assert (~kept).all(axis=0)[first > last].all()
     assert 0 < (first > last).sum() < COUNT
+
+
+@pytest.mark.parametrize("within", [(0.0, 1.0), (-1.0, 1.0)])
+def test_the_nearest_set_is_what_is_not_denied_or_denied_by_less(within):
+    """An end of the range that a side denies with all others was taken for its other end."""
+    sides, radius = Sides(np.zeros(COUNT), contrasts(1), contrasts(2)), Radius(0.2)
+    first, last = confidence_set(sides, radius, within)
+    nearest, grid = nearest_set(sides, radius, within), np.linspace(*within, 4001)[:, None]
+    kept = first <= last
+    np.testing.assert_array_equal(np.where(kept, nearest, 0), np.where(kept, (first, last), 0))
+    assert (within[0] <= nearest[0]).all()
+    assert (nearest[0] <= nearest[1]).all()
+    assert (nearest[1] <= within[1]).all()
+    for side, sign, other in ((sides.lower, -1, sides.upper), (sides.upper, 1, sides.lower)):
+        some, left = accepted(side, radius, sign, grid)
+        others = accepted(other, radius, -sign, grid)[0].all(axis=0)
+        denied = ~some.any(axis=0) & others  # by this side alone, with all that is in the range
+        least = grid[left.argmax(axis=0), 0]
+        assert set(least[denied]) == set(within)
+        np.testing.assert_array_equal(nearest[0][denied], least[denied])
+        np.testing.assert_array_equal(nearest[1][denied], least[denied])
+
+
+@pytest.mark.parametrize("roles", ["{}", '{"resolution": {"x": 0.01}}'])
+def test_where_no_row_is_no_answer_is_that_all_are(roles):
+    """Noise far below 0 denies every share: the nearest is none, and not all of the rows."""
+    rows, boxes = np.full(4000, 0.37), [(low / 20, (low + 1) / 20) for low in range(20)]
+    case, denied = planned(1, 4000, 0.05, roles=roles), 0
+    for synopsis in drawn(case, {"x": rows}, range(40)):
+        shares = synopsis.distribution().mass([{"x": box} for box in boxes])
+        for box, low, high in zip(boxes, shares.low, shares.high, strict=True):
+            holds = box[0] < 0.37 <= box[1]
+            assert (high >= 0.9) == (low >= 0.9) == holds
+            denied += low == high == 0
+    assert denied > 0  # or the case is not met
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [((0.1, 0.2), (0.1, 0.2)), ((0.002, -0.0024), (0.0, 0.002)), ((-3.0, -0.1), (0.0, 0.0)),
+     ((0.4, 0.3), (0.25, 0.25)), ((-np.inf, np.inf), (0.0, 0.25))],
+)  # fmt: skip
+def test_a_statistic_s_ends_are_in_order_and_within_its_bounds(monkeypatch, ends, told):
+    """A variance was below 0 where noise denied all that are not, and its root no number."""
+    monkeypatch.setattr(moments, "center_axes", lambda _: None)
+    span, bounds = SimpleNamespace(estimate=lambda _: 1.0), (0.0, 0.25)
+    found = moments._statistic_interval(span, lambda *_: (9.0, *ends), bounds)
+    assert (found.low[0], found.high[0]) == told
+    assert found.value[0] == told[1]
 
 
 def test_half_of_a_radius_leaves_true_quotients_out():

@@ -152,8 +152,8 @@ document.addEventListener("DOMContentLoaded", async () => {
     const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
     const value = near.of(mine), base = part ? near.of(whole_rows) : value.map(() => (what === "share" ? whole : 1));
     const below = lines(low, high), above = lines(high, low), maximum = what === "rows" ? mostRows : 1;
-    const first = value.map((_, at) => end(-1, maximum, tails, below(at)));
-    const last = value.map((_, at) => Math.max(first[at], end(1, maximum, tails, above(at))));
+    const pairs = value.map((_, at) => [end(-1, maximum, tails, below(at)), end(1, maximum, tails, above(at))]);
+    const [first, last] = [Math.min, Math.max].map((of) => pairs.map((pair) => of(...pair)));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
     // The width that cells alone leave at a place, as in `simultaneous_intervals`.
     const width = (at) => {

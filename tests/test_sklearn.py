@@ -8,7 +8,7 @@ import pickle
 import re
 import tempfile
 import warnings
-from datetime import date, datetime
+from datetime import date, datetime, time
 from decimal import Decimal
 
 import dask.dataframe
@@ -369,6 +369,35 @@ def test_bounds_of_dates_are_told_from_lists():
         estimators.Ridge(bounds=(0, 1), y_bounds=(0, 1), epsilon=1).fit(days, [1.0])
     with pytest.raises(ValueError, match=r"its bounds are dates or times\."):
         estimators.Ridge(bounds=[DAYS], y_bounds=(0, 1), epsilon=1).fit(np.ones((2, 1)), [1.0, 2.0])
+
+
+CLOCKS = [[time(6)], [time(12)], [time(18)]] * 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "made",
+    [lambda x: x, lambda x: np.array(x, dtype=object), lambda x: pd.DataFrame(x, columns=["at"]),
+     lambda x: pa.table({"at": [row[0] for row in x]}),
+     lambda x: pa.table({"at": [row[0] for row in x]}).to_pandas(types_mapper=pd.ArrowDtype)],
+    ids=["list", "objects", "frame", "Arrow", "pandas of Arrow"],
+)  # fmt: skip
+def test_times_of_day_are_hours_in_every_table(made):
+    """Of lists and objects `fit` read none, and spent epsilon on rows that were all missing."""
+    found = estimators.KernelRegressor(
+        bounds=[(0, 24)], y_bounds=(0, 24), bandwidth=1.0, epsilon=100
+    )
+    found.fit(made(CLOCKS), [row[0] for row in CLOCKS])
+    np.testing.assert_allclose(found.predict(made(CLOCKS[:3])), [6, 12, 18], atol=0.2)
+    assert found.score(made(CLOCKS), [row[0] for row in CLOCKS]) > 0.99
+
+
+def test_times_of_day_want_bounds_of_hours():
+    seconds = estimators.KernelDensity(bounds=[(0, 86400)], epsilon=1)
+    with pytest.raises(
+        ValueError, match=r"at: is of type time64\[us\]\. Write two numbers of hours"
+    ):
+        seconds.fit(pa.table({"at": [row[0] for row in CLOCKS]}))
 
 
 # --- Ledgers

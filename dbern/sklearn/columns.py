@@ -169,7 +169,7 @@ def _arrow_to_floats(values: pa.ChunkedArray, column: Column, name: str) -> Floa
     if pa.types.is_null(values.type):  # as where polars sees no value at all
         return np.full(len(values), np.nan)
     text = is_text(values.type)
-    numbers = is_number(values.type) or (not column.categories and is_clock(values.type))
+    numbers = is_number(values.type) or (column.of_hours and is_clock(values.type))
     _check_type(values.type, column, name, text=text, numbers=numbers)
     if column.categories and numbers:
         return _positions(values.to_pylist(), column)
@@ -195,6 +195,8 @@ def _check_type(dtype: Any, column: Column, name: str, *, text: bool, numbers: b
     advice = "Convert it to numbers, or list its values"
     if "date" in str(dtype) or "timestamp" in str(dtype):
         advice = "Write two dates, or two times, as its bounds"
+    elif str(dtype).startswith("time"):
+        advice = "Write two numbers of hours, such as (0, 24), as its bounds"
     raise InputError(f"{name}: is of type {dtype}. {advice}")
 
 

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dbern.data.domain import Column
-from dbern.data.times import bounds_of
+from dbern.data.times import are_hours, bounds_of
 from dbern.errors import SpecError
 from dbern.ledger import BudgetLedger, resolve_url
 from dbern.ledger.entries import LIVE
@@ -311,7 +311,8 @@ class ReleasingEstimator(BaseEstimator):
             axis_bounds = bounds[name]
             listed = axis_bounds["values"] if isinstance(axis_bounds, dict) else ()
             low, high, unit = (0, 0, None) if listed else bounds_of(axis_bounds, "bounds")
-            column = Column(name, f'bounds["{name}"]', tuple(listed), unit=unit)
+            hours = not listed and are_hours(low, high, unit)
+            column = Column(name, f'bounds["{name}"]', tuple(listed), unit=unit, of_hours=hours)
             columns[name] = floats = to_floats(values, column, f"X: {name}")
             if listed:
                 columns[name] = listed_column(floats, listed)

@@ -14,6 +14,7 @@ from sklearn.metrics import r2_score
 
 from dbern import targets
 from dbern.data.domain import Column
+from dbern.data.times import are_hours
 from dbern.errors import SpecError
 from dbern.sklearn.columns import listed_column, to_column, to_floats
 from dbern.sklearn.estimator import Pair, PerAxis, ReleasingEstimator, listed_values
@@ -107,10 +108,16 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
                 "outside are moved to them"
             )
         table = self._columns(X)
-        vector = to_column(y, len(next(iter(table.values()))))
-        responses = to_floats(vector, Column("y", "y_bounds"), "y")
+        responses = self._responses(y, len(next(iter(table.values()))))
         bounds = np.asarray(self.y_bounds).tolist()
         return self._release(table, "response", {"bounds": bounds}, responses)
+
+    def _responses(self, y: Any, rows: int) -> FloatArray:
+        ends = np.asarray(self.y_bounds)  # of another shape or type the spec refuses them
+        hours = (
+            ends.shape == (2,) and ends.dtype.kind in "iuf" and are_hours(ends[0], ends[1], None)
+        )
+        return to_floats(to_column(y, rows), Column("y", "y_bounds", of_hours=hours), "y")
 
     @overload
     def predict(self, X: Any, return_interval: Literal[False] = False) -> FloatArray: ...  # noqa: N803
@@ -161,7 +168,7 @@ class _Regressor(RegressorMixin, ReleasingEstimator):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:  # noqa: N803
         """Return R2 of the predictions of rows whose X and y have all values."""
         predicted = self.predict(X)
-        responses = to_floats(to_column(y, len(predicted)), Column("y", "y_bounds"), "y")
+        responses = self._responses(y, len(predicted))
         known = np.isfinite(predicted) & np.isfinite(responses)
         weights = None if sample_weight is None else np.asarray(sample_weight)[known]
         if not known.any():

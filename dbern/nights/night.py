@@ -20,6 +20,7 @@ from dbern.ledger import BudgetLedger, Request, State
 from dbern.ledger.entries import OVER
 from dbern.nights.frozen_files import charge_of, nights_with_lost_files
 from dbern.nights.horizon import Horizon, Node, StreamNode, day_of
+from dbern.nights.people import form_of_ids
 from dbern.nights.section import horizon_of, stream_identity
 from dbern.nights.stream import StreamIndex
 from dbern.planning.planner import footers, plan_files
@@ -156,7 +157,8 @@ def _charge_stream(ledger: BudgetLedger, spec: ReleaseSpec, day: date) -> Stream
     if reservation is None:
         _require_one_period(ledger, spec)
         files = footers(node_spec)
-        inputs = {"ids": max(file.ids for file in files)} if spec.enforces_nights else {}
+        column = str(spec.protection.unit.column)
+        inputs = {"ids": form_of_ids(files, column)} if spec.enforces_nights else {}
         request = replace(request, rho=plan_files(node_spec, files).rho, inputs=inputs)
     try:
         ledger.charge(request, under_way=spec.enforces_nights)

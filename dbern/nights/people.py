@@ -57,6 +57,21 @@ class _Block(NamedTuple):
     digest: bytes
 
 
+def form_of_ids(files: Sequence[Footer], column: str) -> str:
+    """Return the form in which ids of the first night, and of all later ones, are compared.
+
+    Raises SpecError where no file has one, before the stream is charged: no later night could be
+    compared with it.
+    """
+    form = max(file.ids for file in files)
+    if not form:
+        raise SpecError(
+            f"data.unit: {column} has no type in the first night, as a program writes it where all "
+            "ids are missing. Write it as numbers or text, or begin the stream with another night"
+        )
+    return form
+
+
 def require_same_ids(
     ledger: BudgetLedger, spec: ReleaseSpec, node: StreamNode, files: Sequence[Footer]
 ) -> None:

@@ -11,6 +11,7 @@ from threading import Thread
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from nights import COUNTED, FIRST, PEOPLE, PUBLISHED, SEALED, Nights, spec_of
 
@@ -437,6 +438,20 @@ def test_ids_of_another_type_than_the_first_nights_are_refused(nights, ids):
     nights.write(1, [2.5, 7.5], who=[7, 101])
     nights.release(1)
     assert counted(nights, 1) == [True, True]
+
+
+@pytest.mark.slow
+def test_ids_without_a_type_begin_no_stream(nights):
+    """Every later night was refused then, and the stream's charge was lost."""
+    nights.write(0, [2.5, 7.5], who=pa.nulls(2))
+    with pytest.raises(SpecError, match="who has no type in the first night, as a program"):
+        nights.release(0)
+    assert nights.states() == {}
+    nights.write(0, [2.5, 7.5], who=pa.nulls(2, pa.int64()))
+    for night in (0, 1):
+        nights.release(night)
+    nights.write(2, [2.5, 7.5], who=pa.nulls(2))  # of a later one it is none of another type
+    nights.release(2)
 
 
 def test_a_plan_says_whether_it_is_enforced():

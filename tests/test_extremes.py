@@ -328,14 +328,16 @@ def test_of_a_struct_only_the_leaf_is_spooled_and_missing_where_the_struct_is(tm
     np.testing.assert_array_equal(records["t.s.v"], [1.0, 2.0**62, np.nan, np.nan])
 
 
+@pytest.mark.parametrize("listed", [False, True])
 @pytest.mark.parametrize("kind", ["string[python]", "string"])
-def test_a_text_that_is_no_unicode_is_a_category_like_others(tmp_path, kind):
-    """As JSON may hold it: half of a letter."""
+def test_a_text_that_is_no_unicode_is_a_category_like_others(tmp_path, kind, listed):
+    """As JSON may hold it: half of a letter, also among those that pandas lists."""
     try:
         values = pd.array(["a", "b", "\ud800", None], dtype=kind)
     except UnicodeEncodeError:
         return  # texts in Arrow's memory cannot be it
-    frame = frame_of(pd.DataFrame({"v": values}), (Column("v", "data.group.values", ("a", "b")),))
+    series = pd.Series(values).astype("category" if listed else kind)
+    frame = frame_of(pd.DataFrame({"v": series}), (Column("v", "data.group.values", ("a", "b")),))
     path = tmp_path / "spool"
     with path.open("wb") as file:
         write_spool(file, frame, KEY)

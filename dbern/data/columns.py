@@ -80,6 +80,12 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def type_text(kind: pa.DataType) -> str:
+    """Write a type, but for a dictionary's indices: how wide they are tells how many values are."""
+    text = " ".join(str(plain_type(kind)).split())
+    return f"dictionary of {text}" if pa.types.is_dictionary(kind) else text
+
+
 def resolution_of(
     kind: pa.DataType, low: float, high: float, unit: TimeUnit | None
 ) -> float | None:
@@ -386,7 +392,8 @@ def _equals(text: str, value: str | int | bool) -> bool:
 
 def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     """Refuse a column of a file whose type is not what the spec takes it for."""
-    is_of = f"{column.key}: is of type {kind} in {path}"
+    shown = type_text(kind)
+    is_of = f"{column.key}: is of type {shown} in {path}"
     if is_empty(kind):
         return
     if column.ids:
@@ -395,7 +402,7 @@ def check_kind(path: str, kind: pa.DataType, column: Column) -> None:
     elif column.categories:
         if not _can_hold(kind, column):
             raise SpecError(
-                f"{column.key}: {column.name} is of type {kind} in {path}. Write values that it "
+                f"{column.key}: {column.name} is of type {shown} in {path}. Write values that it "
                 "can hold, or convert the column to integers, booleans or text."
             )
     elif is_time(kind) and column.unit is None:

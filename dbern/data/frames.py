@@ -176,7 +176,27 @@ def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
             f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64"; or read '
             'times of day and decimals as they are, with dtype_backend="pyarrow".'
         )
+    if kind == "category":
+        listed = frame.dtypes.iloc[0].categories
+        if str(listed.dtype) == "object":
+            raise SpecError(
+                f'data: column "{label}" is of type category, of objects that may be anything. '
+                f'Convert it, such as with frame.astype({{"{label}": "string"}}).'
+            )
+        if _is_kept_by_python(listed):
+            return pa.field(label, pa.dictionary(pa.int32(), pa.large_string()))
     return pa.Schema.from_pandas(frame, preserve_index=False).field(0)
+
+
+def _is_kept_by_python(values: Any) -> bool:
+    """Return whether values of pandas are texts that may be no Unicode."""
+    return getattr(values.dtype, "storage", "") == "python"
+
+
+def _encoded(texts: Any, kind: pa.DataType) -> Any:
+    """Return texts that may be no Unicode as they are: one that is none is none of the listed."""
+    encoded = texts.str.encode("utf-8", "surrogatepass")
+    return pa.array(encoded, pa.large_binary(), from_pandas=True).cast(kind, safe=False)
 
 
 def _column_of(frame: Any, kind: pa.Field) -> Any:
@@ -189,9 +209,13 @@ def _column_of(frame: Any, kind: pa.Field) -> Any:
         return pa.array(values.to_numpy())
     if str(values.dtype) == "object":
         return pa.array([v if isinstance(v, bool | np.bool_) else None for v in values], kind.type)
-    if getattr(values.dtype, "storage", "") == "python":  # of texts that may be no Unicode
-        encoded = values.str.encode("utf-8", "surrogatepass")
-        return pa.array(encoded, pa.large_binary(), from_pandas=True).cast(kind.type, safe=False)
+    if _is_kept_by_python(values):
+        return _encoded(values, kind.type)
+    if str(values.dtype) == "category" and _is_kept_by_python(values.cat.categories):
+        codes = values.cat.codes.to_numpy().astype(np.int32)
+        indices = pa.array(codes, mask=codes < 0)
+        texts = _encoded(values.cat.categories, kind.type.value_type)
+        return pa.DictionaryArray.from_arrays(indices, texts)
     return pa.Table.from_pandas(frame, pa.schema([kind]), preserve_index=False).column(0)
 
 

@@ -20,6 +20,7 @@ from dbern.data.columns import (
     is_time,
     plain_type,
     resolution_of,
+    type_text,
 )
 from dbern.data.domain import Axis
 from dbern.data.footers import Footer, folder_values, leaves, read_footer_and_schema, read_together
@@ -48,16 +49,16 @@ class Source:
     columns: tuple[SourceColumn, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, none of them a count of rows."""
-        files = [{"path": file.path, "row_groups": len(file.row_groups)} for file in self.files]
+        """Return plain JSON values, none of which follows from the number of rows."""
+        files = [{"path": file.path} for file in self.files]
         columns = [{**vars(column), "types": list(column.types)} for column in self.columns]
         return {"source": self.source, "files": files, "columns": columns}
 
     def explain(self) -> str:
         """Files and columns as text."""
-        lines = [f"{self.source}: {counted(len(self.files), 'file')}, {_row_groups(self.files)}"]
+        lines = [f"{self.source}: {counted(len(self.files), 'file')}"]
         shown = self.files[:_SHOWN_FILES]
-        lines += [f"  {file.path}: {_row_groups([file])}" for file in shown]
+        lines += [f"  {file.path}" for file in shown]
         if len(self.files) > len(shown):
             lines.append(f"  and {len(self.files) - _SHOWN_FILES} more; --json lists all")
         table = [(column.name, " or ".join(column.types), column.use) for column in self.columns]
@@ -77,9 +78,7 @@ def inspect_source(source: str) -> Source:
     for name in dict.fromkeys(name for _, types in files for name in types):
         types = [types[name] for _, types in files if name in types]
         missing = [footer.path for footer, types in files if name not in types]
-        texts = dict.fromkeys(
-            "folder" if kind is None else " ".join(str(kind).split()) for kind in types
-        )
+        texts = dict.fromkeys("folder" if kind is None else type_text(kind) for kind in types)
         columns.append(SourceColumn(name, tuple(texts), _use(types, missing)))
     return Source(source, tuple(footer for footer, _ in files), tuple(columns))
 
@@ -143,7 +142,3 @@ def _use(types: Sequence[pa.DataType | None], missing: Sequence[str]) -> str:
 def _is_listed(kind: pa.DataType) -> bool:
     plain = plain_type(kind)
     return bool(pa.types.is_integer(plain) or pa.types.is_boolean(plain) or is_text(plain))
-
-
-def _row_groups(files: Sequence[Footer]) -> str:
-    return counted(sum(len(file.row_groups) for file in files), "row group")

@@ -559,7 +559,7 @@ REFUSED = {
     "categories": (lambda: pandas_with(x=pd.Categorical(["private"])), X + "is of type dictionary"),
     "mixed categories": (lambda: pandas_with(x=pd.Categorical([1.0, "private"][:1],
                                                               categories=[1.0, "private"])),
-                         "^data: its columns cannot be told"),
+                         r'^data: column "x" is of type category, of objects.*frame\.astype'),
     "times": (lambda: pandas_with(x=pd.Timestamp("2026-01-01", tz="UTC")), "Write two dates"),
     "spans": (lambda: pandas_with(x=pd.Timedelta(1, "s")), X + "is of type duration"),
     "periods": (lambda: pandas_with(x=pd.Period("2026-01")), X + "is of type"),
@@ -576,6 +576,17 @@ def test_what_cannot_be_read_is_told_without_a_value(project, name):
         assert "private" not in str(refused.value)
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
     assert project.remains() == []
+
+
+def test_a_type_is_told_without_how_many_values_it_numbers(project):
+    """pandas numbers 127 by 8 bits, and one more by 16."""
+    told = set()
+    for count in (127, 128):
+        values = pd.Series([f"w{i}" for i in range(count)]).astype("category")
+        with pytest.raises(SpecError, match="is of type dictionary of large_string in data") as one:
+            dbern.release(project.spec(data=NO_FILES), data=pd.DataFrame({"x": values, "y": 1.0}))
+        told.add(str(one.value))
+    assert len(told) == 1
 
 
 @pytest.mark.parametrize("batches", [0, 1])

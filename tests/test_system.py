@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from dbern.system import (
     named_function,
     raise_powers,
     source_digest,
+    toml_key,
     version,
 )
 
@@ -238,3 +240,9 @@ def test_a_package_is_told_before_its_code_runs(registry):
     ):
         registry.get("broken", "x.z")
     assert told == [("mine", "x.y"), ("mine", "x.z")]
+
+
+def test_a_key_is_one_of_toml():
+    """Of a letter beyond 16 bits JSON makes two that are none."""
+    for name in ("x", "a b", 'a"b', "größe", "\U0001f680", "a\tb", "\x7f"):
+        assert tomllib.loads(f"{toml_key(name)} = 1") == {name: 1}

@@ -119,6 +119,10 @@ class _Selection:
         listed = [column.categories for column in self.columns if column.name == name]
         return any(values and all(type(v) is bool for v in values) for values in listed)
 
+    def has_times(self, name: str) -> bool:
+        """Return whether a column's bounds are dates or times."""
+        return any(column.name == name and column.unit is not None for column in self.columns)
+
     def unread(self, names: Iterable[str]) -> tuple[str, ...]:
         return tuple(name for name in names if not self.reads(name))
 
@@ -171,10 +175,14 @@ def _pandas_field(frame: Any, selection: _Selection) -> pa.Field:
             f'is missing. Convert it with frame.astype({{"{label}": "boolean"}}).'
         )
     if kind == "object":
-        raise SpecError(
-            f'data: column "{label}" is of type object, whose values may be anything. '
+        advice = (
             f'Convert it, such as with frame.astype({{"{label}": "string"}}) or "float64"; or read '
             'times of day and decimals as they are, with dtype_backend="pyarrow".'
+        )
+        if selection.has_times(label):
+            advice = f'Convert it, such as with pandas.to_datetime(frame["{label}"]).'
+        raise SpecError(
+            f'data: column "{label}" is of type object, whose values may be anything. {advice}'
         )
     if kind == "category":
         listed = frame.dtypes.iloc[0].categories
@@ -306,6 +314,10 @@ class _StreamFrame(Frame):
 
     @classmethod
     def of(cls, data: Any, selection: _Selection) -> _StreamFrame:
+        polars = hasattr(data, "get_columns")
+        others = selection.unread(data.columns) if polars else ()
+        if polars:  # whose types are not all Arrow's
+            data = data.select([name for name in data.columns if selection.reads(name)])
         if hasattr(data, "limit"):  # of a relation all rows would be computed to tell their types
             schema = pa.RecordBatchReader.from_stream(data.limit(0)).schema
         elif hasattr(data, "schema"):
@@ -317,7 +329,7 @@ class _StreamFrame(Frame):
             )
         indices = [index for index, name in enumerate(schema.names) if selection.reads(name)]
         fields = [(schema.names[index], _type_read(schema.types[index])) for index in indices]
-        return cls(pa.schema(fields), selection.unread(schema.names), data, tuple(indices))
+        return cls(pa.schema(fields), others + selection.unread(schema.names), data, tuple(indices))
 
     def count(self) -> int | None:
         return len(self.data) if hasattr(self.data, "__len__") else None

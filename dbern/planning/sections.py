@@ -129,8 +129,9 @@ class DataSection(Section):
     bounds: dict[str, _Bounds | ValuesTable] = Field(
         min_length=1,
         description="[data.bounds] with one line per axis, such as x = [0.0, 10.0], "
-        'when = [2026-01-01, 2027-01-01], "trip.start.x" = [0.0, 10.0] or, of categories, '
-        'state = { values = ["NY", "CA"] } with whole numbers, true and false, or texts',
+        'when = [2026-01-01, 2027-01-01], "trip.start.x" = [0.0, 10.0], of times of day '
+        'at = [0.0, 24.0] or, of categories, state = { values = ["NY", "CA"] } with whole numbers, '
+        "true and false, or texts",
     )
     unit: Literal["row"] | UnitTable = Field("row", description=f'unit = "row" or {_UNIT}')
     neighbors: Literal["replace-one", "add-or-remove-one"] = Field(

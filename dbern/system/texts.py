@@ -35,7 +35,9 @@ def and_text(names: Sequence[str]) -> str:
 
 def toml_key(name: str) -> str:
     """Return a name as a key of a spec, quoted where TOML wants it."""
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    if re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        return name
+    return json.dumps(name, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def format_number(value: float, digits: int = 4) -> str:

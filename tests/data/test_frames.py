@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -22,7 +23,7 @@ import dbern
 from dbern.data import footers, frames
 from dbern.data.domain import Column
 from dbern.data.footers import read_footers
-from dbern.data.frames import frame_of
+from dbern.data.frames import frame_batches, frame_of
 from dbern.data.parquet import read_batches
 from dbern.data.times import TimeUnit
 from dbern.errors import (
@@ -576,6 +577,24 @@ def test_what_cannot_be_read_is_told_without_a_value(project, name):
         assert "private" not in str(refused.value)
     assert project.spent() == "epsilon 0, epsilon 0 reserved"
     assert project.remains() == []
+
+
+def test_a_column_that_is_not_read_may_be_of_any_type(project):
+    """Of polars' whole numbers of 128 bits Arrow has none."""
+    pl = pytest.importorskip("polars")
+    wide = pl.DataFrame({"x": [1.0, 2.0], "y": [1.0, 2.0], "z": pl.Series([1, 2], dtype=pl.Int128)})
+    assert dbern.plan(project.spec(data=NO_FILES), data=wide).n == 2
+    with pytest.raises(SpecError, match=r'^data\.bounds\.x: data has no column "x"\..*: y, z$'):
+        dbern.plan(project.spec(data=NO_FILES), data=wide.drop("x"))
+
+
+def test_dates_of_python_are_read_as_is_advised():
+    frame = pd.DataFrame({"x": pd.Series([date(2026, 1, 5)] * 9, dtype=object)})
+    columns = [Column("x", "data.bounds.x", unit=TimeUnit.DAYS)]
+    with pytest.raises(SpecError, match=r'such as with pandas\.to_datetime\(frame\["x"\]\)\.$'):
+        frame_of(frame, columns)
+    (records,) = frame_batches(frame_of(frame.assign(x=pd.to_datetime(frame["x"])), columns))
+    assert records["x"].tolist() == [TimeUnit.DAYS.of(date(2026, 1, 5))] * 9
 
 
 def test_a_type_is_told_without_how_many_values_it_numbers(project):

@@ -25,7 +25,7 @@ from dbern.privacy.budget import Budget
 from dbern.targets.bandwidths import equal_kernels, finest_deviation, lengths_of, rounded_kernels
 from dbern.targets.smoother import Smoother
 
-_SMOOTHEST = 0.4  # of an axis: with a wider kernel next to nothing is left of where rows are
+_SMOOTHEST = 0.3  # of an axis: wider kernels lose more rows beyond the bounds than they save noise
 _FINEST = {1: 0.006, 2: 0.01, 3: 0.03}  # what a lattice and bins of memory's size resolve
 
 

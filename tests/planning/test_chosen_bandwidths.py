@@ -62,7 +62,7 @@ def test_the_released_bins_choose_and_the_release_is_of_what_they_chose(project,
     synopsis = dbern.release(spec).synopsis
     facts = synopsis.metadata
     (b,), every = facts["target"]["bandwidth"], facts["target"]["chosen_of"]
-    ends = _finest_bandwidth(240, 2.0, 1), 0.4
+    ends = _finest_bandwidth(240, 2.0, 1), 0.3
     assert [every[0][0], every[-1][0]] == pytest.approx([10 * one for one in ends])
     assert [b] in every
     assert facts["components"][0]["approximation"] == {

@@ -83,8 +83,9 @@ def require_same_ids(
     for file in files:
         if file.ids and file.ids != first:
             raise SpecError(
-                f"data.unit: ids are {file.ids} in {file.path} and {first} in the first night of "
-                f"stream {node.stream}, and one unit could be two. Convert them to one type"
+                f"data.unit: ids are {file.ids} in {file.path} and {first or 'of no type'} in the "
+                f"first night of stream {node.stream}, and one unit could be two. Convert them to "
+                "one type"
             )
 
 

@@ -110,5 +110,6 @@ class NadarayaWatson(Smoother):
         root = np.hypot(below, of_below)
         size = np.hypot(root, pull_scale(whole.deviation))
         released = (top / size * (below / size))[:, None]
-        moved = np.hypot(of_top, np.clip(top / below, -1, 1) * of_below) / size
+        quotient = np.divide(top, below, out=np.zeros_like(top), where=below != 0)
+        moved = np.hypot(of_top, np.clip(quotient, -1, 1) * of_below) / size
         return typical.note_of_scores(released, (moved * root / size) ** 2, plain)

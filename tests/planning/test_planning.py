@@ -466,6 +466,15 @@ def no_files(monkeypatch):
     monkeypatch.setattr("dbern.planning.target_error.footers", lambda _spec: ())
 
 
+@pytest.mark.parametrize("bandwidth", [0.01, 0.1, 0.3])
+def test_a_quotient_is_predicted_where_no_lattice_point_is_near(bandwidth):
+    """Of a kernel without tails and two points it is of 0 by 0: the prediction was no number."""
+    target = RATIO | {"kernel": "epanechnikov", "bandwidth": [bandwidth]}
+    lattice = {"noise": "laplace", "k": 1, "h": 1}
+    plan = plan_of(data={"response": RESPONSE}, target=target, mechanism=lattice)
+    assert "nan" not in plan.explain(details=True)
+
+
 def test_a_plan_tells_three_errors_in_this_order():
     """Of bins all three; of lattice values there is no band that follows the data."""
     one = plan_of(mechanism={"noise": "binned-laplace", "k": None})

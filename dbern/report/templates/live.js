@@ -152,13 +152,14 @@ document.addEventListener("DOMContentLoaded", async () => {
     const tails = part ? parts[tail] : counting[tail][parts?.response ? 0 : group];
     const value = near.of(mine), base = part ? near.of(whole_rows) : value.map(() => (what === "share" ? whole : 1));
     const below = lines(low, high), above = lines(high, low), maximum = what === "rows" ? mostRows : 1;
-    const pairs = value.map((_, at) => [end(-1, maximum, tails, below(at)), end(1, maximum, tails, above(at))]);
-    const [first, last] = [Math.min, Math.max].map((of) => pairs.map((pair) => of(...pair)));
+    const start = value.map((_, at) => end(-1, maximum, tails, below(at)));
+    const stop = value.map((_, at) => end(1, maximum, tails, above(at)));
+    const first = start.map((one, at) => Math.min(one, stop[at])), last = start.map((one, at) => Math.max(one, stop[at]));
     const values = value.map((one, at) => Math.min(last[at], Math.max(first[at], base[at] > 0 ? one / base[at] : 0.5)));
     // The width that cells alone leave at a place, as in `simultaneous_intervals`.
     const width = (at) => {
-      const [start, stop] = [below(at), above(at)].map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
-      return Math.max(stop - start, 0);
+      const [lowest, highest] = [below(at), above(at)].map(([top, base], side) => Math.min(last[at], Math.max(first[at], base > 0 ? top / base : side)));
+      return Math.max(highest - lowest, 0);
     };
     return { value: values, low: first, high: last, width };
   };

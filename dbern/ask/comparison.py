@@ -12,7 +12,8 @@ from dbern.ask.question import CommonOptions, DeferredQuestion, ReleasedBins
 from dbern.ask.region_files import ask_regions
 from dbern.ask.regions import Region
 from dbern.ask.shares import Mass
-from dbern.bernstein.kernels import Kernel, kernel_of
+from dbern.bernstein.kernels import Kernel
+from dbern.data.domain import Axis, rounded_text
 from dbern.errors import SpecError
 
 
@@ -39,6 +40,7 @@ class Comparison(Mass):
     ) -> Comparison:
         """Read regions of both releases, and a target."""
         bins.weights_for(target)  # refuses one that is unknown
+        _refuse_other_roundings(bins, reference)
         if target == "smoothed":
             kernels = _common_kernels(bins, reference)
             bins, reference = replace(bins, kernels=kernels), replace(reference, kernels=kernels)
@@ -85,10 +87,34 @@ class Comparison(Mass):
         )
 
 
+def _refuse_other_roundings(bins: ReleasedBins, reference: ReleasedBins) -> None:
+    """Raise SpecError where rows are rounded on an axis in one release, and not so in the other.
+
+    A box takes the rows that are rounded into it: of the same rows it has two shares.
+    """
+    there = {axis.name: axis for axis in reference.domain.axes}
+    for axis in bins.domain.axes:
+        other = there.get(axis.name, axis)
+        if _grid_of(axis) != _grid_of(other):
+            texts = [rounded_text([side]) or "as it is" for side in (axis, other)]
+            start = f", from {other.plain_text(other.low)} on" if texts[0] == texts[1] else ""
+            raise SpecError(
+                f"compare: {axis.name} is {texts[0]} in one release and {texts[1]} in the other"
+                f"{start}, so that even the same rows have other shares. Release both with one "
+                "[data.resolution] and such bounds"
+            )
+
+
+def _grid_of(axis: Axis) -> tuple[Fraction, Fraction] | None:
+    """Return the step that rows are rounded to, and where its multiples are."""
+    multiples = axis.multiples
+    return None if multiples is None else (multiples.step, multiples.low % multiples.step)
+
+
 def _common_kernels(bins: ReleasedBins, reference: ReleasedBins) -> tuple[Kernel, ...]:
     """Return the wider kernel of both releases along each axis, which the bins of both resolve.
 
-    Raises SpecError where they are over other axes or bounds, or of kernels of other kinds.
+    Raises SpecError where they are over other axes or bounds, or of other kernels or edges.
     """
     axes = [
         [(axis.name, axis.low, axis.high, axis.unit) for axis in release.domain.axes]
@@ -107,9 +133,13 @@ def _common_kernels(bins: ReleasedBins, reference: ReleasedBins) -> tuple[Kernel
                 f'{second.name} ones. Compare the rows, target = "records" (dbern ask: --target '
                 "records)"
             )
-    return tuple(
-        kernel_of(first.name, max(first.bandwidth, second.bandwidth)) for first, second in pairs
-    )
+        if first.edges != second.edges:
+            raise SpecError(
+                f"compare: the edges of one density are {first.edges}, those of the other "
+                f'{second.edges}. Compare the rows, target = "records" (dbern ask: --target '
+                "records)"
+            )
+    return tuple(max(pair, key=lambda kernel: kernel.bandwidth) for pair in pairs)
 
 
 def _paired(bins: ReleasedBins, reference: ReleasedBins) -> tuple[ReleasedBins, ReleasedBins]:

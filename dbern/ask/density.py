@@ -13,7 +13,13 @@ import numpy as np
 
 from dbern.ask.answer import Answer, Interval, IntervalKind
 from dbern.ask.bins import BinView, NoisyMeasure
-from dbern.ask.kernel_envelopes import best_kernels, candidates, density_envelope, min_bandwidth
+from dbern.ask.kernel_envelopes import (
+    best_kernels,
+    candidates,
+    density_envelope,
+    loses_period,
+    min_bandwidth,
+)
 from dbern.ask.options import DENSITY, MARGINAL, read_numbers, read_point
 from dbern.ask.points import Points, as_numbers, as_points, gridded
 from dbern.ask.question import (
@@ -28,7 +34,7 @@ from dbern.ask.quotients import Denominator, product_intervals, quotient_interva
 from dbern.ask.regions import Boxes, Region, condition_text
 from dbern.ask.splines import Envelope
 from dbern.ask.weights import LAYERS, KernelsAt, Weights, layer_weights, under_condition
-from dbern.bernstein.kernels import ALL_KERNELS, Kernel, kernel_of
+from dbern.bernstein.kernels import ALL_KERNELS, WIDEST, Kernel, kernel_of
 from dbern.errors import SpecError
 from dbern.types import BoolArray, FloatArray
 
@@ -203,11 +209,17 @@ def read_kernels(bins: ReleasedBins, bandwidth: Any, kernel: str | None) -> tupl
     )
     pairs = zip(bins.measures[0].splines, kernels, released, strict=True)
     min_widths = [min_bandwidth(*pair) for pair in pairs]
-    for new, width, axis in zip(kernels, min_widths, axes, strict=True):
+    for new, old, width, axis in zip(kernels, released, min_widths, axes, strict=True):
         if new.bandwidth < width:
             raise SpecError(
                 f"bandwidth: {new.bandwidth * axis.width:.3g} along {axis.name} is less than "
                 f"the bins resolve. Write at least {width * axis.width:.3g}"
+            )
+        if loses_period(new, old):
+            widest = 0.99 * WIDEST / new.deviation * new.bandwidth * axis.width
+            raise SpecError(
+                f"bandwidth: next to nothing is left of the period of {axis.name} under so wide a "
+                f"kernel. Write {widest:.3g} or less"
             )
     return kernels
 

@@ -25,7 +25,7 @@ from dbern.ask.splines import (
     support_maxima,
 )
 from dbern.bernstein.blocks import apply_to_axes
-from dbern.bernstein.kernels import Kernel
+from dbern.bernstein.kernels import WIDEST, Kernel
 from dbern.bernstein.splines import bin_products
 from dbern.types import BoolArray, FloatArray
 
@@ -151,6 +151,14 @@ def min_bandwidth(splines: AxisSplines, kernel: Kernel, released: Kernel) -> flo
     return narrowest
 
 
+def loses_period(kernel: Kernel, released: Kernel) -> bool:
+    """Return whether a periodic kernel is wider than any that is released.
+
+    It is a sum of two terms (`Periodic`), and rows further round the period would be missing.
+    """
+    return kernel.edges == "periodic" and kernel.deviation > max(WIDEST, released.deviation)
+
+
 @lru_cache(maxsize=256)
 def _misfit(splines: AxisSplines, kernel: Kernel) -> float:
     envelope = density_envelope(splines, kernel, np.linspace(0.0, 1.0, _POINTS))
@@ -167,7 +175,9 @@ def candidates(
         scaled = tuple(
             replace(kernel, bandwidth=kernel.bandwidth * float(factor)) for kernel in kernels
         )
-        if not any(map(min_bandwidth, splines, scaled, kernels)):
+        if not any(map(min_bandwidth, splines, scaled, kernels)) and not any(
+            map(loses_period, scaled, kernels)
+        ):
             resolved.append(scaled)
     return resolved
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dbern.ask.labels import response_name
 from dbern.ask.points import read_beta
-from dbern.data.domain import Domain, named_with
+from dbern.data.domain import Domain, named_with, rounded_text
 from dbern.errors import SpecError, optional_import, printable
 from dbern.report.colours import INK, channels
 from dbern.synopsis.drawing import FAR, MAX_PANELS, eastward_degree, write_plainly
@@ -31,7 +32,6 @@ CELLS_PER_AXIS = {1: 400, 2: 160}
 """Cells along each axis, by the number of axes."""
 _BETA_OF_ROWS = Fraction(1, 20)
 """Part of a release's beta for the count of rows with a value."""
-_SMOOTHING = ("bandwidth", "covariance", "kernel")
 _MORE, _LESS = "#0a6b6b", "#b4531a"
 _PALE = "#f0f0ee"  # where nothing is proven: the sign of noise would look like a pattern
 _MIN_STRENGTH = 0.4  # strength of a proven difference's colour, at least
@@ -56,8 +56,8 @@ def change_between(new: Synopsis, old: Synopsis, beta: float | str = 0.05) -> xa
     ``new_rows`` and ``old_rows`` say how many, about, of all groups together.
 
     Raises SpecError for classifiers and functions of three axes or more, for two that are over
-    other axes or bounds, tell different things or are smoothed differently, and for a confidence
-    that cannot be.
+    other axes or bounds, tell different things or are smoothed, rounded or cut differently, and for
+    a confidence that cannot be.
     """
     import xarray
 
@@ -155,14 +155,34 @@ def _check_alike(new: Synopsis, old: Synopsis) -> None:
         raise SpecError(
             "change: is of two densities, or of two regressions. Draw two such releases"
         )
-    for key in _SMOOTHING:
-        first, second = (side.metadata["target"].get(key) for side in (new, old))
-        if first != second:
-            raise SpecError(
-                f"change: {key} is {first} here and {second} there, so that the two differ by it "
-                f"alone. Release both with one {key}, or compare smoothed shares: dbern ask NEW "
-                "--compare REGION --with OLD --target smoothed"
+    here, there = map(_specified, (new, old))
+    for key in here:
+        if here[key] != there[key]:
+            smoothed = (
+                ", or compare smoothed shares: dbern ask NEW --compare REGION --with OLD --target "
+                "smoothed"
             )
+            raise SpecError(
+                f"change: {key} is {here[key]} here and {there[key]} there, so that the two differ "
+                f"by it alone. Release both with one {key}{smoothed * (key == 'bandwidth')}"
+            )
+
+
+def _specified(synopsis: Synopsis) -> dict[str, Any]:
+    """Return what moves a function though its rows stay, as specs state it; None: not stated."""
+    metadata, axes = synopsis.metadata, synopsis.domain.axes
+    target, combination = metadata["target"], metadata["combine"]
+    edges = target.get("edges") or "natural"
+    texts = [edges] * len(axes) if isinstance(edges, str) else [*edges]
+    ends = [combination[end] for end in ("low", "high") if end in combination]
+    response = f"{response_name(metadata)} from {ends[0]} to {ends[1]}" if ends else None
+    return {
+        **{key: target.get(key) for key in ("bandwidth", "covariance", "kernel")},
+        "edges": texts[0] if len({*texts}) == 1 else ", ".join(texts),
+        "resolution": rounded_text(axes) or None,
+        "outside": metadata["domain"]["outside"],
+        "response": response,
+    }
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dbern.ask.bins import SplitMeasure
-from dbern.ask.kernel_envelopes import density_envelope, mass_envelope, min_bandwidth
+from dbern.ask.kernel_envelopes import (
+    density_envelope,
+    loses_period,
+    mass_envelope,
+    min_bandwidth,
+)
 from dbern.ask.responses import split_measures
 from dbern.ask.splines import AxisSplines, Envelope, steps, steps_of_multiples
 from dbern.combination.responses import Quotient, QuotientOfSums, Quotients
@@ -384,6 +389,7 @@ def _factors(distribution: Distribution, edges: Sequence[FloatArray], cells: int
         for factor in _BANDWIDTH_FACTORS
         if all(
             factor * kernel.bandwidth >= min_bandwidth(splines, _widen(kernel, factor), kernel)
+            and not loses_period(_widen(kernel, factor), kernel)
             for splines, kernel, _ in axes
         )
     ]

@@ -115,8 +115,8 @@ def test_groups_are_compared_one_by_one():
     assert first[0][100] > 0 > first[1][100]
 
 
-def regression(name="r", most=1.0):
-    roles = f'{{"response": {{"column": "{name}", "bounds": [0.0, 1.0]}}}}'
+def regression(name="r", most=1.0, high=1.0):
+    roles = f'{{"response": {{"column": "{name}", "bounds": [0.0, {high}]}}}}'
     x = most * databases(1, 5000)["uniform"][:, 0]
     case = planned(1, roles=roles, kind="nadaraya-watson")
     return next(drawn(case, {"x": x, name: x}, [1]))
@@ -128,6 +128,16 @@ def test_regressions_are_compared():
     np.testing.assert_allclose(change["value"], 0, atol=1e-12)
     assert change["value"].attrs["long_name"] == "r"
     assert ((change["low"] < 0) & (change["high"] > 0)).all()
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({"name": "s"}, "s from 0.0 to 1.0"), ({"high": 0.5}, "r from 0.0 to 0.5")],
+)
+def test_regressions_of_other_responses_are_no_change(other, said):
+    """Bounds cut a response, and another column is another one."""
+    with pytest.raises(SpecError, match=f"response is r from 0.0 to 1.0 here and {said} there"):
+        change_between(regression(), regression(**other))
 
 
 @pytest.mark.slow
@@ -147,6 +157,12 @@ def test_where_one_of_two_regressions_has_no_rows_there_is_no_change():
         (lambda: planned(1, bandwidth=0.2), "bandwidth is .* here and .* there.*by it alone"),
         (lambda: planned(2), "over other axes or bounds"),
         (lambda: planned(1, roles='{"bounds": {"x": [0.0, 2.0]}}'), "over other axes or bounds"),
+        (lambda: planned(1, edges="periodic"), "edges is natural here and periodic there"),
+        (
+            lambda: planned(1, roles='{"resolution": {"x": 0.25}}'),
+            "resolution is None here and rounded to 0.25 there",
+        ),
+        (lambda: planned(1, roles='{"outside": "clamp"}'), "outside is drop here and clamp there"),
     ],
 )
 def test_releases_that_are_not_alike_are_refused(case, said):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import re
 import warnings
 from dataclasses import replace
@@ -27,11 +28,12 @@ from dbern.ask import polygon_envelopes as of_polygon
 from dbern.ask import shares as of_quantiles
 from dbern.ask import splines as of_step
 from dbern.ask.distribution import _nearest_measure, draw_points
+from dbern.ask.kernel_envelopes import candidates
 from dbern.ask.polygon_envelopes import polygon_envelope
 from dbern.ask.quotients import Denominator, quotient_interval
 from dbern.ask.regions import Polygons, region_text
 from dbern.ask.splines import AxisSplines, Envelope, intervals, products, steps
-from dbern.bernstein.kernels import Gaussian, kernel_of
+from dbern.bernstein.kernels import WIDEST, Gaussian, kernel_of, with_edges
 from dbern.data.domain import Axis, Domain
 from dbern.data.times import TimeUnit
 from dbern.errors import SpecError
@@ -288,6 +290,19 @@ def test_another_density_is_about_that_of_the_rows():
         d.density([[2.0]])
 
 
+def test_no_kernel_is_wider_than_its_period_has_room_for():
+    """A periodic kernel is a sum of two: of a wider one rows round the corner were missing."""
+    d = asked(databases(1, 5000)["uniform"])
+    d = replace(d, kernels=with_edges(d.kernels, ["periodic"]))
+    with pytest.raises(SpecError, match=r"period of x under so wide .* Write 0\.124 or less"):
+        d.density([[0.5]], bandwidth=0.5)
+    with pytest.raises(SpecError, match="period of x"):
+        d.density([[0.5]], bandwidth=0.5, kernel="biweight")
+    assert d.density([[0.5]], bandwidth=0.124).value == pytest.approx(1, abs=0.1)
+    chosen = candidates(d.measures[0].splines, d.kernels)
+    assert 0.1 < max(kernel.deviation for (kernel,) in chosen) <= WIDEST
+
+
 def smoothed_medians(draws):
     """Of how many releases of many rows a smoothed median is covered, and the widest interval."""
     rows = databases(1, 5000)["smooth"]
@@ -541,9 +556,47 @@ def test_smoothed_densities_of_other_bounds_or_kernels_are_not_compared():
     rough = replace(d, kernels=(kernel_of("biweight", 0.2),))
     with pytest.raises(SpecError, match="by gaussian kernels, the other by biweight ones"):
         d.compare(rough, {"x": (0.2, 0.6)}, target="smoothed")
+    round_the_clock = replace(d, kernels=with_edges(d.kernels, ["periodic"]))
+    with pytest.raises(SpecError, match=r"edges of one density are natural, .* other periodic"):
+        d.compare(round_the_clock, {"x": (0.2, 0.6)}, target="smoothed")
     with pytest.raises(SpecError, match='write "records" or "smoothed"'):
         d.compare(d, {"x": (0.2, 0.6)}, target="rows")
     assert d.compare(wide, {"x": (0.2, 0.6)}).target == "records"
+
+
+def test_periodic_densities_are_compared_round_their_period():
+    """Each side's smoothed share is of the kernels that it has, on the other side of 0 too."""
+    late, early = 0.9 + databases(1, 5000)["uniform"] / 10, databases(1, 5000)["uniform"] / 10
+    here, there = (
+        replace(d, kernels=with_edges(d.kernels, ["periodic"]))
+        for d in (asked(late, 1), asked(early, 2))
+    )
+    region = {"x": (0.0, 0.1)}
+    found = here.compare(there, region, target="smoothed")
+    shares = [side.mass(region, target="smoothed").value for side in (here, there)]
+    assert min(map(float, shares)) > 0.2  # of late rows, too
+    assert found.value == pytest.approx(shares[0] - shares[1], abs=1e-9)
+
+
+def test_rows_that_are_rounded_otherwise_are_not_compared():
+    """The same rows have other shares: those that are rounded into a box count as inside."""
+    d, region = asked(databases(1, 500)["smooth"]), {"x": (0.25, 0.5)}
+
+    def rounded(step, low=0.0, high=1.0):
+        return replace(d, domain=Domain((Axis("x", low, high, resolution=step),)))
+
+    coarse, fine = rounded(0.25), rounded(0.05)
+    others = (
+        (d, r"rounded to 0.25 in one release and as it is in"),
+        (fine, r"rounded to 0.25 in one release and rounded to 0.05 in"),
+        (rounded(0.25, 0.05, 1.05), r"rounded to 0.25 in the other, from 0.05 on"),
+    )
+    for (other, said), target in itertools.product(others, ("records", "smoothed")):
+        with pytest.raises(SpecError, match=said):
+            coarse.compare(other, region, target=target)
+    with pytest.raises(SpecError, match=r"as it is in one release.*one \[data.resolution\]"):
+        d.compare(coarse, region)
+    assert coarse.compare(rounded(0.25, -1.0, 2.0), region).target == "records"
 
 
 # --- Answers and confidence
